@@ -9,7 +9,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 25
-OF_HANGS = ("src/launcher/ranks/", "src/launcher/watchdog/", "src/launcher/report/hang_report")
+OF_HANGS = ("src/launcher/run/ranks/", "src/launcher/run/watchdog/", "src/launcher/see/report/hang_report")
 
 listed = subprocess.run([sys.executable, "-m", "lizard", "-l", "cpp", "-C", "1000", "--csv", "src"], cwd=ROOT,
                         capture_output=True, text=True)

@@ -68,7 +68,7 @@ def names(files: Files, pattern: re.Pattern, folder: str = "", ending: str = "")
 def counts(files: Files) -> dict[str, int]:
     code = {path: text for path, text in files.items() if path.endswith(CODE)}
     return {
-        "options": len(names(code, OPTION, "src/launcher/cli/", "options.cpp")),
+        "options": len(names(code, OPTION, "src/launcher/start/cli/", "options.cpp")),
         "environment variables": len(names(code, VARIABLE)),
         "limits": len(names(code, LIMIT, ending="limits.h")),
         "types": sum(len(TYPE.findall(re.sub(r"//.*", "", text))) for text in code.values()),
@@ -76,7 +76,7 @@ def counts(files: Files) -> dict[str, int]:
         "hand-written lines": lines_of(files, *PRODUCT),
         "hand-written lines of src/launcher": lines_of(files, "src/launcher/"),
         "lines of PTX": lines_of(files, *PRODUCT, kinds=(".ptx",)),
-        "headers that job_state.h reaches": reached(files, "src/launcher/job/job_state.h"),
+        "headers that job_state.h reaches": reached(files, "src/launcher/run/job/job_state.h"),
     }
 
 

@@ -1,6 +1,6 @@
 // ddp_gpu_reader prints the counters of this node's GPUs once per second, as one line each time
-// (launcher/process/gpu_counters.h). It runs until its standard output is closed. It is a separate program, because a
-// call of the driver's library may hang forever.
+// (launcher/run/process/gpu_counters.h). It runs until its standard output is closed. It is a separate program, because
+// a call of the driver's library may hang forever.
 #include <chrono>
 #include <cstdlib>
 #include <iostream>

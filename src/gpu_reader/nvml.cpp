@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "launcher/process/process_tree.h"
+#include "launcher/run/process/process_tree.h"
 
 namespace ddp::gpu_reader {
 namespace {

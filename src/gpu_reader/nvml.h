@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "launcher/process/gpu_counters.h"
+#include "launcher/run/process/gpu_counters.h"
 
 namespace ddp::gpu_reader {
 

@@ -10,13 +10,13 @@
 #include "base/process_stat.h"
 #include "base/secrets.h"
 #include "base/text.h"
-#include "launcher/facts/node_facts.h"
 #include "launcher/limits.h"
-#include "launcher/report/job_json.h"
-#include "launcher/top/top_command.h"
-#include "launcher/view/progress_line.h"
-#include "launcher/view/top_frame.h"
-#include "launcher/view/training_curves.h"
+#include "launcher/see/report/job_json.h"
+#include "launcher/see/top/top_command.h"
+#include "launcher/see/view/progress_line.h"
+#include "launcher/see/view/top_frame.h"
+#include "launcher/see/view/training_curves.h"
+#include "launcher/start/facts/node_facts.h"
 
 namespace ddp::launcher {
 namespace {

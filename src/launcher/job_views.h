@@ -10,18 +10,18 @@
 #include <string>
 #include <vector>
 
-#include "launcher/job/job_driver.h"
-#include "launcher/log/log_line.h"
-#include "launcher/output/output_followers.h"
-#include "launcher/output/output_pump.h"
-#include "launcher/plan/launch_plan.h"
-#include "launcher/process/preloader.h"
-#include "launcher/ranks/rank_probe.h"
-#include "launcher/ranks/rank_sink.h"
-#include "launcher/report/trace_file.h"
-#include "launcher/top/view_server.h"
-#include "launcher/view/job_history.h"
-#include "launcher/view/snapshot_builder.h"
+#include "launcher/run/job/job_driver.h"
+#include "launcher/run/output/output_followers.h"
+#include "launcher/run/output/output_pump.h"
+#include "launcher/run/process/preloader.h"
+#include "launcher/run/ranks/rank_probe.h"
+#include "launcher/run/ranks/rank_sink.h"
+#include "launcher/see/report/trace_file.h"
+#include "launcher/see/top/view_server.h"
+#include "launcher/see/view/job_history.h"
+#include "launcher/see/view/snapshot_builder.h"
+#include "launcher/start/log/log_line.h"
+#include "launcher/start/plan/launch_plan.h"
 #include "net/event_loop.h"
 
 namespace ddp::launcher {

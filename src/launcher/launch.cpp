@@ -9,19 +9,19 @@
 #include <optional>
 
 #include "base/exit_code.h"
-#include "launcher/job/job_driver.h"
-#include "launcher/job/save_notices.h"
 #include "launcher/job_views.h"
 #include "launcher/limits.h"
-#include "launcher/output/output_pump.h"
-#include "launcher/process/guardian.h"
-#include "launcher/process/launcher_signals.h"
-#include "launcher/process/preload_spec.h"
-#include "launcher/process/preloader.h"
-#include "launcher/process/process_host.h"
-#include "launcher/process/run_directory.h"
-#include "launcher/report/job_reporter.h"
-#include "launcher/watchdog/watchdog.h"
+#include "launcher/run/job/job_driver.h"
+#include "launcher/run/job/save_notices.h"
+#include "launcher/run/output/output_pump.h"
+#include "launcher/run/process/guardian.h"
+#include "launcher/run/process/launcher_signals.h"
+#include "launcher/run/process/preload_spec.h"
+#include "launcher/run/process/preloader.h"
+#include "launcher/run/process/process_host.h"
+#include "launcher/run/process/run_directory.h"
+#include "launcher/run/watchdog/watchdog.h"
+#include "launcher/see/report/job_reporter.h"
 
 namespace ddp::launcher {
 namespace {

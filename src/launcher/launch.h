@@ -3,9 +3,9 @@
 #pragma once
 
 #include "base/exit_status.h"
-#include "launcher/log/log.h"
-#include "launcher/plan/launch_plan.h"
-#include "launcher/remote/controller_link.h"
+#include "launcher/run/remote/controller_link.h"
+#include "launcher/start/log/log.h"
+#include "launcher/start/plan/launch_plan.h"
 
 namespace ddp::launcher {
 

@@ -12,7 +12,7 @@
 #include <memory>
 #include <string_view>
 
-#include "launcher/stacks/function_name.h"
+#include "launcher/run/stacks/function_name.h"
 
 namespace ddp::stack_reader {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "launcher/stacks/stack_capture.h"
+#include "launcher/run/stacks/stack_capture.h"
 
 namespace ddp::stack_reader {
 

@@ -1,7 +1,7 @@
 // ddp_stack_reader names the functions in stacks that the launcher has copied. It is a separate program, because it
 // reads files of the workers, which may contain anything. A file that makes it fail or hang does not harm the job.
 //
-// It reads StackCaptures from standard input (launcher/stacks/stack_capture.h). It writes one line of JSON per
+// It reads StackCaptures from standard input (launcher/run/stacks/stack_capture.h). It writes one line of JSON per
 // process to standard output, with its `pid` and its `threads`. Each thread has `tid` and `frames`, innermost first. If
 // outer frames are unknown, the last frame says so. Then it writes one line per process again, with source lines and
 // inlined functions, because finding these may exceed the time limit.
@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/stacks/stack_text.h"
+#include "launcher/run/stacks/stack_text.h"
 #include "stack_reader/frame_names.h"
 #include "stack_reader/held_thread.h"
 #include "stack_reader/process_files.h"

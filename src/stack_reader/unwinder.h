@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "launcher/stacks/stack_capture.h"
+#include "launcher/run/stacks/stack_capture.h"
 #include "stack_reader/process_files.h"
 
 namespace ddp::stack_reader {

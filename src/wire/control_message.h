@@ -119,7 +119,7 @@ enum class Subject : std::uint8_t {
   records,        // what the ranks have recorded since the last answer
   usage,          // processors, memory and GPUs that the ranks use, for the views of the job
 };
-// `text` is the launcher's JSON (launcher/ranks/shown_ranks.h), or output, which may contain any bytes.
+// `text` is the launcher's JSON (launcher/run/ranks/shown_ranks.h), or output, which may contain any bytes.
 struct NodeShows {
   int attempt = 0;
   Subject what = Subject::nothing;

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/ranks/record_ring.h"
-#include "launcher/ranks/worker_page.h"
+#include "launcher/run/ranks/record_ring.h"
+#include "launcher/run/ranks/worker_page.h"
 #include "support/nccl_player.h"
 
 namespace {

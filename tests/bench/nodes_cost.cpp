@@ -1,7 +1,7 @@
 // nodes_cost MESSAGE_US BYTE_NS LATENCY_US
 //
-// Computes the cost of N nodes without sockets. First the coordinator itself (launcher/job/coordinator.h) runs a job of
-// N nodes from hello to done, with a failure in it. Its messages, their bytes, and the time of its decisions are
+// Computes the cost of N nodes without sockets. First the coordinator itself (launcher/run/job/coordinator.h) runs a
+// job of N nodes from hello to done, with a failure in it. Its messages, their bytes, and the time of its decisions are
 // printed, one JSON object per line. Then the time of the same job is computed in two layouts. Either all nodes are
 // connected to the coordinator, or each launcher relays for 32 or 64 others. A message costs its sender and its
 // receiver MESSAGE_US and BYTE_NS per byte, one after the other, and arrives after LATENCY_US. The tree is only
@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/job/coordinator.h"
-#include "launcher/ranks/shown_ranks.h"
+#include "launcher/run/job/coordinator.h"
+#include "launcher/run/ranks/shown_ranks.h"
 #include "wire/status_page_layout.h"
 
 namespace ddp::bench {

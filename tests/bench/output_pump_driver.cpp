@@ -17,7 +17,7 @@
 #include <string>
 
 #include "bench/line_writer.h"
-#include "launcher/output/output_pump.h"
+#include "launcher/run/output/output_pump.h"
 
 namespace {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "launcher/report/history_json.h"
-#include "launcher/report/html/html_report.h"
-#include "launcher/view/job_history.h"
+#include "launcher/see/report/history_json.h"
+#include "launcher/see/report/html/html_report.h"
+#include "launcher/see/view/job_history.h"
 #include "support/made_picture.h"
 #include "wire/record_ring_layout.h"
 

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "launcher/ranks/usage_watch.h"
-#include "launcher/view/progress_line.h"
-#include "launcher/view/snapshot_builder.h"
+#include "launcher/run/ranks/usage_watch.h"
+#include "launcher/see/view/progress_line.h"
+#include "launcher/see/view/snapshot_builder.h"
 #include "support/made_picture.h"
 
 namespace {

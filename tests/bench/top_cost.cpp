@@ -18,8 +18,8 @@
 #include <cstdio>
 #include <string>
 
-#include "launcher/top/view_server.h"
-#include "launcher/view/snapshot_json.h"
+#include "launcher/see/top/view_server.h"
+#include "launcher/see/view/snapshot_json.h"
 #include "support/loop_thread.h"
 #include "support/made_snapshot.h"
 #include "support/temporary_directory.h"

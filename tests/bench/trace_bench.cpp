@@ -13,9 +13,9 @@
 #include <string>
 
 #include "launcher/limits.h"
-#include "launcher/ranks/shown_records.h"
-#include "launcher/report/open_document.h"
-#include "launcher/view/chrome_trace.h"
+#include "launcher/run/ranks/shown_records.h"
+#include "launcher/see/report/open_document.h"
+#include "launcher/see/view/chrome_trace.h"
 
 namespace ddp::bench {
 namespace {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/text.h"
-#include "launcher/explain/flight_dump.h"
-#include "launcher/explain/hang_records.h"
-#include "launcher/explain/watchdog_lines.h"
+#include "launcher/see/explain/flight_dump.h"
+#include "launcher/see/explain/hang_records.h"
+#include "launcher/see/explain/watchdog_lines.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 """raised_test.py DDPLAUNCH: runs the programs in tests/explain/programs, which fail in known ways, and checks that
 `ddplaunch explain` names the cause of each.
 
-The first lines of a program say which row of src/launcher/causes it raises, with which versions of PyTorch, and with how
+The first lines of a program say which row of src/launcher/start/causes it raises, with which versions of PyTorch, and with how
 many ranks. Programs of one rank run plainly, and others under ddplaunch. To import PyTorch takes longer than all else, so
 one process per version imports it and forks those of one rank, except those that must run alone.
 
@@ -142,7 +142,7 @@ def text_of(log):
 def check_rows(programs):
     """Each row has a program that raises it, or a text that was taken from a source."""
     rows = [row for name in ROWS for row in
-            re.findall(r'\.id = "([^"]+)"', (HERE.parents[1] / f"src/launcher/causes/causes_{name}.cpp").read_text())]
+            re.findall(r'\.id = "([^"]+)"', (HERE.parents[1] / f"src/launcher/start/causes/causes_{name}.cpp").read_text())]
     known = [text["cause"] for file in sorted((HERE / "known").glob("*.json")) for text in json.loads(file.read_text())]
     raised = {program.cause for program in programs}
     assert rows and raised <= set(rows), f"no rows: {raised - set(rows)}"

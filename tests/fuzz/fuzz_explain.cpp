@@ -5,13 +5,13 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "fuzz/fuzz_targets.h"
-#include "launcher/explain/explanation.h"
-#include "launcher/explain/explanation_text.h"
-#include "launcher/explain/flight_dump.h"
-#include "launcher/explain/hang_records.h"
-#include "launcher/explain/log_reader.h"
-#include "launcher/explain/pickle.h"
-#include "launcher/explain/watchdog_lines.h"
+#include "launcher/see/explain/explanation.h"
+#include "launcher/see/explain/explanation_text.h"
+#include "launcher/see/explain/flight_dump.h"
+#include "launcher/see/explain/hang_records.h"
+#include "launcher/see/explain/log_reader.h"
+#include "launcher/see/explain/pickle.h"
+#include "launcher/see/explain/watchdog_lines.h"
 
 namespace ddp::fuzz {
 namespace {

@@ -21,7 +21,7 @@ PAGE = (ROOT / "docs/reference/event-log.md").read_text(encoding="utf-8")
 DDPLAUNCH = str(pathlib.Path(sys.argv[1]).resolve())
 DEADLINE = 60
 
-# These fields are documented but cannot be produced here. tests/unit/launcher/report/job_json_test.cpp produces them.
+# These fields are documented but cannot be produced here. tests/unit/launcher/see/report/job_json_test.cpp produces them.
 UNSEEN = {
     ("stall", "transfer"): "hang_test: chain", ("group_at", "transfers"): "hang_test: chain",
     ("transfer_at", "call"): "hang_test: chain", ("transfer_at", "number"): "hang_test: chain",

@@ -15,7 +15,7 @@
 #include <string>
 
 #include "base/text.h"
-#include "launcher/output/output_pump.h"
+#include "launcher/run/output/output_pump.h"
 
 namespace {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "launcher/job/blame.h"
-#include "launcher/job/cause_code.h"
 #include "launcher/limits.h"
+#include "launcher/run/job/blame.h"
+#include "launcher/run/job/cause_code.h"
 
 namespace ddp::test {
 

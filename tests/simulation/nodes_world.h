@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "launcher/job/agent.h"
-#include "launcher/job/coordinator.h"
-#include "launcher/job/job_driver.h"
+#include "launcher/run/job/agent.h"
+#include "launcher/run/job/coordinator.h"
+#include "launcher/run/job/job_driver.h"
 #include "simulation/nodes_rules.h"
 
 namespace ddp::test {

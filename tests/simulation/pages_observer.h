@@ -7,8 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "launcher/ranks/activity_meter.h"
-#include "launcher/watchdog/hang_detector.h"
+#include "launcher/run/ranks/activity_meter.h"
+#include "launcher/run/watchdog/hang_detector.h"
 
 namespace ddp::test {
 

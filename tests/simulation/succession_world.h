@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/job/agent.h"
-#include "launcher/job/coordinator.h"
+#include "launcher/run/job/agent.h"
+#include "launcher/run/job/coordinator.h"
 
 namespace ddp::test {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/job/coordinator.h"
+#include "launcher/run/job/coordinator.h"
 
 namespace ddp::launcher {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/ranks/root_causes.h"
+#include "launcher/run/ranks/root_causes.h"
 
 namespace ddp::launcher {
 

@@ -1,4 +1,4 @@
-// Reads the lines of a hang trace (launcher/ranks/hang_trace.h), which the launcher only writes.
+// Reads the lines of a hang trace (launcher/run/ranks/hang_trace.h), which the launcher only writes.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,9 +11,9 @@
 #include <variant>
 #include <vector>
 
-#include "launcher/ranks/process_activity.h"
-#include "launcher/ranks/rank_view.h"
-#include "launcher/ranks/shown_ranks.h"
+#include "launcher/run/ranks/process_activity.h"
+#include "launcher/run/ranks/rank_view.h"
+#include "launcher/run/ranks/shown_ranks.h"
 
 namespace ddp::net {
 

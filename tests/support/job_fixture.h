@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/job/coordinator.h"
-#include "launcher/job/job_state.h"
+#include "launcher/run/job/coordinator.h"
+#include "launcher/run/job/job_state.h"
 #include "support/catch.h"
 
 namespace ddp::launcher {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/ranks/picture.h"
+#include "launcher/run/ranks/picture.h"
 
 namespace ddp::launcher {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "launcher/view/job_snapshot.h"
+#include "launcher/see/view/job_snapshot.h"
 
 namespace ddp::test {
 

@@ -1,7 +1,7 @@
 // NoProcesses is a ProcessHost that starts nothing. Tests override the functions that they need.
 #pragma once
 
-#include "launcher/process/process_host.h"
+#include "launcher/run/process/process_host.h"
 
 namespace ddp::launcher {
 

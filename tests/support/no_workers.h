@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "launcher/job/worker_group.h"
+#include "launcher/run/job/worker_group.h"
 
 namespace ddp::launcher {
 

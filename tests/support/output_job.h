@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "launcher/output/output_pump.h"
+#include "launcher/run/output/output_pump.h"
 #include "support/catch.h"
 #include "support/deadline.h"
 #include "support/output_reader.h"

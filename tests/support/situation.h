@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "launcher/plan/launch_plan.h"
+#include "launcher/start/plan/launch_plan.h"
 #include "support/catch.h"
 
 // Describes a node with four GPUs on two NUMA nodes and sixteen CPUs, whose user runs ./train.

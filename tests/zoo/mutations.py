@@ -16,15 +16,15 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 CXX = os.environ.get("CXX", "c++")
-SOURCES = ["src/launcher/watchdog/stall_policy.cpp", "src/launcher/watchdog/judge.cpp",
-           "src/launcher/ranks/waits.cpp", "src/launcher/ranks/activity_meter.cpp",
-           "src/launcher/ranks/worker_page.cpp", "src/launcher/ranks/root_causes.cpp",
-           "src/launcher/ranks/rank_times.cpp", "src/launcher/ranks/rank_book.cpp"]
+SOURCES = ["src/launcher/run/watchdog/stall_policy.cpp", "src/launcher/run/watchdog/judge.cpp",
+           "src/launcher/run/ranks/waits.cpp", "src/launcher/run/ranks/activity_meter.cpp",
+           "src/launcher/run/ranks/worker_page.cpp", "src/launcher/run/ranks/root_causes.cpp",
+           "src/launcher/run/ranks/rank_times.cpp", "src/launcher/run/ranks/rank_book.cpp"]
 # The decision consists of these files, too.
 PARTS = [f"src/launcher/{name}.cpp" for name in (
     "ranks/group_members", "ranks/rank_state", "watchdog/hang_detector", "watchdog/silence", "watchdog/verdict_text")]
 # zoo_replay consists of these files and the ones above.
-REPLAY = ["tests/zoo/zoo_replay.cpp", "src/launcher/ranks/shown_ranks.cpp"]
+REPLAY = ["tests/zoo/zoo_replay.cpp", "src/launcher/run/ranks/shown_ranks.cpp"]
 TESTS = ["watchdog/stall_policy", "watchdog/judge", "watchdog/silence", "watchdog/hang_detector",
          "watchdog/hang_detector_reports", "watchdog/hang_detector_heartbeats", "watchdog/hang_detector_groups",
          "watchdog/hang_detector_gpu", "ranks/rank_book", "ranks/rank_times", "ranks/root_causes", "ranks/waits",

@@ -1,5 +1,5 @@
 // zoo_replay [--scale=N] [--hold=SECONDS] [--timeout=SECONDS] [--dies=RANK] [--others-judge] < TRACE: prints what the
-// hang detector reports of a trace (launcher/ranks/hang_trace.h), without waiting. Prints a line for each report:
+// hang detector reports of a trace (launcher/run/ranks/hang_trace.h), without waiting. Prints a line for each report:
 //   KIND CODE [CULPRITS] CLASS SECONDS_OF_THE_TRACE
 //
 // With --scale, each second of the trace counts as N. With --hold, all ranks do for this time after its end what they
@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "base/text.h"
-#include "launcher/ranks/activity_meter.h"
-#include "launcher/watchdog/hang_detector.h"
-#include "launcher/watchdog/verdict_text.h"
+#include "launcher/run/ranks/activity_meter.h"
+#include "launcher/run/watchdog/hang_detector.h"
+#include "launcher/run/watchdog/verdict_text.h"
 #include "support/hang_trace_reader.h"
 
 namespace {

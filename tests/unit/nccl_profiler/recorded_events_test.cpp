@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/ranks/launches.h"
-#include "launcher/ranks/root_causes.h"
+#include "launcher/run/ranks/launches.h"
+#include "launcher/run/ranks/root_causes.h"
 #include "support/nccl_worker.h"
 
 using namespace ddp::launcher;

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "launcher/ranks/worker_page.h"
+#include "launcher/run/ranks/worker_page.h"
 #include "support/catch.h"
 
 using namespace ddp::torch_reader;

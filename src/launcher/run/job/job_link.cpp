@@ -1,0 +1,92 @@
+#include "launcher/run/job/job_link.h"
+
+#include <utility>
+
+#include "base/text.h"
+#include "launcher/run/job/coordinator_client.h"
+#include "launcher/run/job/coordinator_server.h"
+#include "launcher/run/job/store_listener.h"
+#include "launcher/run/job/witness_directory.h"
+#include "launcher/run/process/image_directory.h"
+#include "net/address.h"
+#include "store/client/store_visit.h"
+#include "wire/image_files.h"
+
+namespace ddp::launcher {
+
+AgentDriver::AgentDriver(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks,
+                         std::chrono::milliseconds node_timeout)
+    : loop_(loop),
+      plan_(plan),
+      callbacks_(std::move(callbacks)),
+      agent_(endpoint(), node_timeout, std::chrono::steady_clock::now()) {}
+
+Placement placement_of(const wire::CoordinatorBegins& begins) {
+  Placement place;
+  place.attempt = begins.attempt;
+  place.node_rank = begins.node_rank;
+  place.node_count = begins.node_count;
+  place.first_rank = begins.first_rank;
+  place.world_size = begins.world_size;
+  place.node_name = begins.name;
+  place.may_restart = begins.may_restart;
+  place.image_cost = begins.image_cost;
+  // Workers read what it names.
+  const bool is_readable = begins.restore.image.empty() || wire::image_named(begins.restore.image);
+  if (is_readable) place.restore = begins.restore;
+  place.job_began = begins.standing.history.job_began;
+  return place;
+}
+
+std::string AgentDriver::endpoint() const {
+  return net::host_and_port(plan_.store.advertised, plan_.store.port);
+}
+
+void AgentDriver::carry_out(const StartWorkers& action) {
+  const wire::CoordinatorBegins& begins = action.place;
+  if (plan_.nodes.several()) {
+    log(LogLevel::info, base::counted(begins.node_count, "node") + ", " + base::counted(begins.world_size, "worker") +
+                            ": " + begins.nodes);
+  }
+  Placement place = placement_of(begins);
+  set_addresses(place);
+  callbacks_.report(StartAttempt{place});
+}
+
+// The launcher that can listen at the address is the coordinator, because names of hosts are not reliable. Many hosts
+// resolve their own name to a loopback address. Such a name is this node's own too, and other nodes reach it at another
+// address.
+base::Result<std::unique_ptr<JobLink>> JobLink::open(net::EventLoop& loop, const LaunchPlan& plan,
+                                                     Callbacks callbacks) {
+  if (!plan.image_dir.empty()) {
+    if (const auto images = list_images(plan.image_dir); !images) {
+      return base::Failure{"--image-dir=" + plan.image_dir + " cannot be read: " + images.error().message +
+                           ". Name a directory that all nodes share."};
+    }
+  }
+  if (!plan.nodes.several()) {
+    auto coordinator = std::make_unique<CoordinatorServer>(loop, plan, std::move(callbacks));
+    const auto why = coordinator->listen(plan.store.bind_address);
+    if (!why) return std::unique_ptr<JobLink>(std::move(coordinator));
+    return base::Failure{*why + "." + listen_remedy(*why, "--local-addr", "--master-port=")};
+  }
+  if (!plan.nodes.witness.empty()) {
+    if (const auto identity = identify_witness(plan.nodes.witness); !identity) return identity.error();
+  }
+  const bool may_be_coordinator = plan.nodes.rank.value_or(0) == 0;
+  // A name may become known only after the launchers start.
+  const bool is_known = !may_be_coordinator || net::is_own_host(plan.store.advertised).has_value();
+  if (may_be_coordinator && is_known) {
+    auto coordinator = std::make_unique<CoordinatorServer>(loop, plan, callbacks);
+    const auto why = coordinator->listen(plan.store.bind_address);
+    if (!why) return std::unique_ptr<JobLink>(std::move(coordinator));
+    if (plan.nodes.rank)
+      return base::Failure{
+          *why +
+          ". Node 0 listens where the nodes meet, so this must be one of its own addresses. If another node "
+          "has this address, give that one --node-rank=0, and this one another number"};
+  }
+  return std::unique_ptr<JobLink>(std::make_unique<CoordinatorClient>(loop, plan, std::move(callbacks), !is_known));
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,94 @@
+#include "launcher/run/process/image_writer.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "launcher/limits.h"
+#include "launcher/run/process/process_texts.h"
+
+namespace ddp::launcher {
+
+using Clock = std::chrono::steady_clock;
+
+void ImageWriter::write_newest(const StateMemory& states, const Placement& placement) {
+  if (directory_.empty()) return;
+  learn(states);
+  if (writing_) return;
+  auto newest = newest_step_of(states.kept(), states.areas());
+  if (newest && Step(newest->attempt, newest->step) > step_) begin(states, placement, std::move(*newest));
+}
+
+void ImageWriter::begin(const StateMemory& states, const Placement& placement, KeptStep step) {
+  step_ = {step.attempt, step.step};
+  const ImageTask task{directory_, placement.job_began, states.descriptor(), std::move(step)};
+  writing_.emplace([task, is_urgent = is_urgent_] { return write_image(task, *is_urgent); });
+}
+
+void ImageWriter::learn(const StateMemory& states) {
+  if (!writing_) return;
+  const auto written = writing_->result();
+  if (!written) return;
+  writing_.reset();
+  if (!written->failure.empty()) {
+    const bool is_new = std::exchange(warned_of_, written->failure) != written->failure;
+    if (is_new) {
+      log_({LogLevel::warning, LogSource::job, image_failed_text(step_.second, directory_, written->failure)});
+    }
+    return;
+  }
+  states.say_image_time(written->time);
+  log_({LogLevel::debug, LogSource::job, image_written_text(step_.second, directory_, *written)});
+  if (written->is_complete) complete_ = step_;
+  if (written->newest) newest_ = written->newest->step;
+  // At the end, parts of several steps are written, of which most are not complete.
+  if (*is_urgent_) return;
+  in_vain_ = written->newest || written->is_overtaken ? 0 : in_vain_ + 1;
+  if (in_vain_ == limits::kImagesInVain) {
+    log_({LogLevel::warning, LogSource::job, never_complete_text(directory_)});
+  }
+}
+
+void ImageWriter::finish(const StateMemory& states, const Placement& placement,
+                         const std::function<bool()>& interrupted) {
+  if (directory_.empty()) return;
+  *is_urgent_ = true;
+  const auto until = Clock::now() + limits::kStateTime;
+  const auto is_over = [&] {
+    const bool is_written = wait(until, interrupted);
+    learn(states);
+    if (is_written) return false;
+    log_({LogLevel::warning, LogSource::job, image_failed_text(step_.second, directory_, kNoMoreWaitText)});
+    return true;
+  };
+  if (is_over()) return;
+  // The newest one that all nodes have counts, and no launcher knows which one that is.
+  for (KeptStep& step : last_steps_of(states.kept(), states.areas())) {
+    if (Step(step.attempt, step.step) <= complete_) break;
+    begin(states, placement, std::move(step));
+    if (is_over()) return;
+  }
+  if (newest_ >= 0) log_({LogLevel::note, LogSource::job, last_image_text(newest_, directory_)});
+}
+
+// Returns whether nothing is being written.
+bool ImageWriter::wait(Clock::time_point until, const std::function<bool()>& interrupted) const {
+  const auto word_at = Clock::now() + limits::kImageWord;
+  bool has_said = false;
+  while (writing_) {
+    pollfd ready{writing_->ready(), POLLIN, 0};
+    const int slice = static_cast<int>(std::chrono::milliseconds(limits::kImagePoll).count());
+    if (::poll(&ready, 1, slice) > 0) return true;
+    if (interrupted() || Clock::now() >= until) return false;
+    if (!has_said && Clock::now() >= word_at) {
+      has_said = true;
+      log_({LogLevel::note, LogSource::job, writing_image_text(step_.second, directory_)});
+    }
+  }
+  return true;
+}
+
+}  // namespace ddp::launcher

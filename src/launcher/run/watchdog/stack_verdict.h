@@ -1,0 +1,14 @@
+// Joins stacks with verdicts.
+// docs/development/decisions/0043-stacks-of-pytorch-programs.md
+#pragma once
+
+#include "launcher/run/watchdog/hang_news.h"
+
+namespace ddp::launcher {
+
+// If `news` says that no rank waits in a known collective, and its stacks show that some ranks wait in an operation of
+// a PyTorch process group and others do not, makes these others the suspects. Ranks whose stacks do not show what they
+// wait for are left out. Stacks prove nothing, so the verdict is never certain.
+void name_suspects_by_stacks(HangNews& news);
+
+}  // namespace ddp::launcher

@@ -1,0 +1,75 @@
+// RankTrack follows one rank for SnapshotBuilder: how it has spent the last seconds, its steps, and its last
+// collective. It is pure.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/run/ranks/rank_records.h"
+#include "launcher/run/ranks/rank_view.h"
+#include "launcher/run/ranks/waits.h"
+#include "launcher/see/view/job_snapshot.h"
+#include "launcher/see/view/step_rate.h"
+
+namespace ddp::launcher {
+
+// Shares and rates are those of this time. It consists of buckets of one second.
+inline constexpr std::chrono::seconds kViewWindow{10};
+inline constexpr std::size_t kViewBuckets = 10;
+
+class RankTrack {
+ public:
+  bool is_seen() const { return row_.pid != 0; }
+
+  // Takes the view of the rank at `now`. Returns the bytes of the collectives that the rank has finished since the last
+  // view. Their number comes from the status page, and their size is the mean size of the recorded collectives of the
+  // same group. So the result is right even if only a sample of the collectives is recorded.
+  double add_view(const RankView& view, const RankMoment& moment, std::uint64_t now);
+  // Adds time in the state of the last view to a bucket.
+  void add_time(std::size_t bucket, float seconds);
+  void clear_bucket(std::size_t bucket) { buckets_[bucket] = {}; }
+  void add_records(const RankRecords& records);
+
+  RankRow row(std::uint64_t now) const;
+
+ private:
+  struct Bucket {
+    std::array<float, kRankStates> in{};  // seconds in each state
+    float waited_for = 0;
+  };
+  struct Group {
+    std::optional<GroupKey> key;  // std::nullopt if no group was seen in this place yet
+    std::uint64_t called = 0;
+    std::uint64_t finished = 0;
+    std::uint64_t called_at = 0;
+  };
+  // Sums the sizes of recorded collectives of a group. Both numbers are halved now and then, so that newer ones count
+  // more.
+  struct Sizes {
+    std::uint64_t identity = 0;
+    double bytes = 0;
+    double count = 0;
+  };
+
+  double follow(std::size_t index, const RankView& view, std::uint64_t now);
+  void name_collective(const RankView& view, std::size_t index);
+  Sizes& sizes_of(std::uint64_t identity);
+
+  RankRow row_;  // without the members that depend on the time
+  bool is_waited_for_ = false;
+  std::uint64_t called_at_ = 0;  // when the last collective was called; 0 if there was none
+  std::uint64_t printed_at_ = 0;
+  std::uint64_t named_ = 0;    // number of the collective that has its name from the status page
+  std::string recorded_;       // the last recorded collective
+  std::vector<Group> groups_;  // as on the page
+  std::vector<Sizes> sizes_;
+  std::array<Bucket, kViewBuckets> buckets_{};
+  StepRate rate_{kViewWindow};
+};
+
+}  // namespace ddp::launcher

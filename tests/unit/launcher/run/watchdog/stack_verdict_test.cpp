@@ -1,0 +1,122 @@
+#include "launcher/run/watchdog/stack_verdict.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/run/watchdog/verdict_text.h"
+#include "support/catch.h"
+
+using namespace ddp::launcher;
+
+namespace {
+
+using Frames = std::vector<std::string>;
+
+const Frames kInAllReduce = {"all_reduce (distributed/distributed_c10d.py:3211)",
+                             "wrapper (distributed/c10d_logger.py:83)", "<module> (train.py:20)"};
+const Frames kInBarrier = {"barrier (distributed/distributed_c10d.py:5102)", "wrapper (distributed/c10d_logger.py:83)",
+                           "load_batch (train.py:12)", "<module> (train.py:19)"};
+const Frames kInInit = {"_create_c10d_store (distributed/rendezvous.py:201)",
+                        "_env_rendezvous_handler (distributed/rendezvous.py:282)",
+                        "init_process_group (distributed/distributed_c10d.py:1756)",
+                        "wrapper (distributed/c10d_logger.py:95)", "<module> (train.py:4)"};
+const Frames kInOwnLine = {"load_batch (train.py:14)", "<module> (train.py:19)"};
+const Frames kInLock = {"wait (python3.13/threading.py:359)", "get (python3.13/queue.py:213)", "load (train.py:7)"};
+
+struct Rank {
+  Frames frames;
+  std::string source = "py-spy";
+  ProcessSample process = {'S', 0, 0, "futex_do_wait"};
+};
+
+HangNews news_of(const std::vector<Rank>& ranks) {
+  HangNews news;
+  news.kind = HangNews::Kind::hung;
+  for (const Rank& rank : ranks) {
+    const auto number = static_cast<int>(news.ranks.size());
+    RankView view;
+    view.rank = number;
+    view.pid = 100 + number;
+    view.process = rank.process;
+    news.ranks.push_back(view);
+    RankStacks stacks{number, rank.source, {}, {}};
+    if (!rank.frames.empty()) stacks.threads.push_back({100 + number, "python3", rank.frames});
+    news.evidence.stacks.push_back(stacks);
+  }
+  return news;
+}
+
+std::string headline_of(HangNews news) {
+  name_suspects_by_stacks(news);
+  if (news.verdict.kind == VerdictKind::silent) return "";
+  CHECK(news.verdict.is_by_stack);
+  return hang_headline(news.verdict);
+}
+std::string headline_of(const std::vector<Rank>& ranks) {
+  return headline_of(news_of(ranks));
+}
+
+const Rank kWaits = {kInAllReduce};
+const Rank kComputes = {kInOwnLine, "py-spy", {'R', 0, 0, ""}};
+
+}  // namespace
+
+TEST_CASE("stacks taken at the limit name the ranks that are in no collective") {
+  const std::string expected =
+      "rank 1 is in no collective; ranks 0, 2 wait in all_reduce at train.py:20  [DDP-H03 not called]";
+  CHECK(headline_of({kWaits, kComputes, kWaits}) == expected);
+  CHECK(headline_of({kWaits, {kInOwnLine, "py-spy", {'S', 0, 0, "hrtimer_nanosleep"}}, kWaits}) == expected);
+  CHECK(headline_of({kWaits, {kInOwnLine, "py-spy", {'D', 0, 0, "folio_wait_bit"}}, kWaits}) == expected);
+  CHECK(headline_of({kWaits, {kInLock}, kWaits}) == expected);
+  CHECK(headline_of({kComputes, {kInInit}, {kInInit}}) ==
+        "rank 0 is in no collective; ranks 1, 2 wait in init_process_group at train.py:4  [DDP-H03 not called]");
+}
+
+TEST_CASE("stacks taken at the limit name the ranks that are in another collective") {
+  CHECK(headline_of({kWaits, {kInBarrier}, kWaits}) ==
+        "rank 1 waits in a different collective from the other ranks: rank 0 in all_reduce at train.py:20, rank 1 in "
+        "barrier at train.py:12  [DDP-H04 different collective]");
+}
+
+TEST_CASE("native stacks are joined with those of Python") {
+  const Rank native = {
+      {"pthread_cond_wait (libc.so.6)", "c10d::Work::wait (libtorch_cpu.so)", "_PyEval_Eval (python3)"}, "eu-stack"};
+  CHECK(headline_of({native, kComputes, native}) ==
+        "rank 1 is in no collective; ranks 0, 2 wait in a collective  [DDP-H03 not called]");
+}
+
+TEST_CASE("no rank is named if none or all of them wait in a collective") {
+  CHECK(headline_of({kWaits, kWaits, kWaits}).empty());
+  CHECK(headline_of({kComputes, kComputes, {kInLock}}).empty());
+  CHECK(headline_of(std::vector<Rank>{}).empty());
+}
+
+TEST_CASE("a rank whose stack does not show its wait is not named") {
+  const Rank in_work = {kInOwnLine};  // it may be in Work.wait()
+  CHECK(headline_of({kWaits, in_work, kWaits}).empty());
+  CHECK(headline_of({kWaits, {{}}, kWaits}).empty());
+  CHECK(headline_of({kWaits, {{"futex_do_wait (kernel)"}, "kernel"}, kWaits}).empty());
+  CHECK(headline_of({kWaits, in_work, {kInBarrier}}).empty());  // it may be missing in both, in two groups
+  CHECK(headline_of({kWaits, in_work, kComputes}) ==
+        "rank 2 is in no collective; rank 0 waits in all_reduce at train.py:20  [DDP-H03 not called]");
+  HangNews news = news_of({kWaits, kComputes});
+  news.ranks[1].process.reset();
+  CHECK(headline_of(news).empty());
+}
+
+TEST_CASE("an exited rank is named before those that are in no collective") {
+  HangNews news = news_of({kWaits, {{}}, kWaits});
+  news.ranks[1].has_ended = true;
+  CHECK(headline_of(news) == "rank 1 has exited, and ranks 0, 2 wait in all_reduce at train.py:20  [DDP-H01 ended]");
+}
+
+TEST_CASE("a verdict known without stacks is kept") {
+  HangNews news = news_of({kWaits, kComputes});
+  news.verdict.waiting = {0};
+  CHECK(headline_of(news).empty());
+  news.verdict = {};
+  news.verdict.kind = VerdictKind::behind;
+  name_suspects_by_stacks(news);
+  CHECK(news.verdict.kind == VerdictKind::behind);
+}
