@@ -128,6 +128,7 @@ TESTED_ELSEWHERE = {
     "launcher/run/process/terminal_loan.cpp": "integration/terminal_test.py",
     "launcher/run/job/coordinator_server.cpp": "integration/nodes_test.py",
     "launcher/run/job/coordinator_client.cpp": "integration/nodes_test.py",
+    "launcher/run/job/signpost.cpp": "integration/first_node_test.py",
     "launcher/see/top/terminal.cpp": "integration/top_test.py",
     "launcher/see/top/top_screen.cpp": "integration/top_test.py",
     "launcher/see/top/view_client.cpp": "unit/launcher/see/top/view_server_test.cpp",

@@ -85,8 +85,20 @@ def nodes_that_come_to_the_endpoint_join_the_job(hosts: Hosts) -> None:
     job.kill(1)
     time.sleep(0.2)
     job.start(4).start(1)
-    # Node 4 finds node 1, which sends it on.
+    # Node 4 finds node 1, which sends it on, at once or after it has joined.
     assert printed(job.ends()) == [f"attempt 1: rank {rank} of 4" for rank in range(4)]
+
+
+def nodes_that_come_later_find_the_job_at_the_endpoint(hosts: Hosts) -> None:
+    if not hosts.are_apart:
+        return
+    job = starts(hosts, 3, "1:4", last_call=1, last=2)
+    job.kill(1)
+    job.start(1)
+    job.until_said(1, "another node (10.77.0.")
+    job.until(1, "worker_started")
+    job.start(4)  # it makes the job restart
+    assert printed(job.ends()) == [f"attempt 2: rank {rank} of 4" for rank in range(4)]
 
 
 def a_spare_node_takes_the_place_of_the_first_one(hosts: Hosts) -> None:

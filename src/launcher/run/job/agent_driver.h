@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <deque>
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
@@ -10,6 +11,7 @@
 
 #include "launcher/run/job/agent.h"
 #include "launcher/run/job/job_link.h"
+#include "launcher/run/job/signpost.h"
 
 namespace ddp::launcher {
 
@@ -37,10 +39,15 @@ class ActionQueue {
 
 class AgentDriver : public JobLink {
  public:
-  AgentDriver(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks,
-              std::chrono::milliseconds node_timeout);
-  AgentDriver(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, Agent agent)
-      : loop_(loop), plan_(plan), callbacks_(std::move(callbacks)), agent_(std::move(agent)) {}
+  AgentDriver(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, std::chrono::milliseconds node_timeout,
+              std::unique_ptr<Signpost> signpost = nullptr);
+  AgentDriver(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, Agent agent,
+              std::unique_ptr<Signpost> signpost)
+      : loop_(loop),
+        plan_(plan),
+        callbacks_(std::move(callbacks)),
+        agent_(std::move(agent)),
+        signpost_(std::move(signpost)) {}
 
   void failed(const wire::Cause& cause) override { act(agent_.failed(cause)); }
   void rank_left(int rank) override { act(agent_.rank_left(rank)); }
@@ -63,6 +70,7 @@ class AgentDriver : public JobLink {
   const LaunchPlan& plan_;
   const Callbacks callbacks_;
   Agent agent_;
+  std::unique_ptr<Signpost> signpost_;  // if the endpoint is on this node, and another one leads or led the job
 
  private:
   void carry_out(const StartWorkers& action);

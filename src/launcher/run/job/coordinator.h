@@ -56,9 +56,10 @@ struct ClaimElectorate {
 // The job is over, and the other nodes have left or were waited for long enough.
 struct CoordinatorIsThrough {};
 
-// A node has shown something of its ranks (Shown), and a line is to be logged.
+// A node has shown something of its ranks (Shown), a line is to be logged, and this launcher must follow the
+// coordinator that the job has already (CoordinatorIsElsewhere).
 using CoordinatorAction = std::variant<SendToNode, CloseNode, EmptyStore, Shown, LogLine, ClaimElectorate,
-                                       CoordinatorIsThrough, FollowCoordinator>;
+                                       CoordinatorIsThrough, wire::CoordinatorIsElsewhere>;
 
 // The phases are: gathering ──enough nodes──▶ running ──the first cause, or all have ended──▶ ending ──all have
 // ended──▶ pausing ──▶ gathering, or over. If the cause is a secondary failure, the coordinator waits for a better one:

@@ -89,7 +89,8 @@ struct CoordinatorClient::Search {
     const auto answer = visit.value().control_message(last);
     const auto message = answer ? wire::decode_control(answer.value()) : std::nullopt;
     const auto* refuses = message ? std::get_if<wire::CoordinatorRefuses>(&*message) : nullptr;
-    return refuses != nullptr && !refuses->job_key.empty() && refuses->job_key != job_key;
+    const bool has_other_key = refuses != nullptr && !refuses->job_key.empty() && refuses->job_key != job_key;
+    return has_other_key || (message && std::holds_alternative<wire::CoordinatorIsElsewhere>(*message));
   }
 
   // A node that lives and does not lead yet lets this one wait.
@@ -126,15 +127,15 @@ CoordinatorClient::CoordinatorClient(net::EventLoop& loop, const LaunchPlan& pla
                                      bool may_be_first)
     : AgentDriver(loop, plan, std::move(callbacks), plan.nodes.node_timeout),
       may_be_first_(may_be_first),
-      meets_at_{plan.store.advertised, plan.store.port},
+      meets_at_{.address = plan.store.advertised, .port = plan.store.port},
       until_(Clock::now() + plan.nodes.join_timeout),
       word_due_(Clock::now() + limits::kNodeFirstWord) {
   search();
 }
 
 CoordinatorClient::CoordinatorClient(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks,
-                                     const FollowCoordinator& elsewhere)
-    : AgentDriver(loop, plan, std::move(callbacks), plan.nodes.node_timeout),
+                                     const wire::CoordinatorIsElsewhere& elsewhere, std::unique_ptr<Signpost> signpost)
+    : AgentDriver(loop, plan, std::move(callbacks), plan.nodes.node_timeout, std::move(signpost)),
       may_be_first_(false),
       meets_at_(elsewhere),
       until_(Clock::now() + plan.nodes.join_timeout),
@@ -230,7 +231,7 @@ void CoordinatorClient::hear(const wire::ControlMessage& message) {
   const auto* elsewhere = std::get_if<wire::CoordinatorIsElsewhere>(&message);
   if (elsewhere == nullptr) return act(agent_.heard(message, Clock::now()));
   if (!agent_.may_search_again()) return;
-  meets_at_ = {elsewhere->address, elsewhere->port};
+  meets_at_ = *elsewhere;
   until_ = Clock::now() + plan_.nodes.join_timeout;
   timer_ = loop_.at(Clock::now(), [this] {
     link_.reset();
@@ -251,7 +252,8 @@ void CoordinatorClient::listen() {
 
 std::unique_ptr<JobLink> CoordinatorClient::changed() {
   if (!agent_.may_outlive_coordinator()) return nullptr;  // it was asked to end meanwhile
-  auto coordinator = std::make_unique<CoordinatorServer>(loop_, plan_, callbacks_, agent_, *hello_);
+  auto coordinator =
+      std::make_unique<CoordinatorServer>(loop_, plan_, callbacks_, agent_, *hello_, std::move(signpost_));
   const auto why = coordinator->serve_at(std::move(listener_));
   if (!why) return coordinator;
   act(agent_.coordinator_lost(last_loss_ + ", and this node cannot lead the job: " + *why));
@@ -325,7 +327,8 @@ void CoordinatorClient::begin_again() {
   if (search_->needs_proof && !found->is_dead) return wait_for_silence();
   search_->needs_proof ? agent_.coordinator_died() : agent_.coordinator_is_silent();
   if (found->visit) {
-    log(LogLevel::note, "the node at " + net::host_and_port(found->successor->address, found->successor->port));
+    log(LogLevel::note,
+        "this node goes on with the node at " + net::host_and_port(found->successor->address, found->successor->port));
     agent_.follows(*found->successor);
     return connect(std::move(*found->visit));
   }

@@ -19,7 +19,7 @@ class CoordinatorClient : public AgentDriver {
   CoordinatorClient(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, bool may_be_first);
   // The coordinator is not at the endpoint of the plan.
   CoordinatorClient(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks,
-                    const FollowCoordinator& elsewhere);
+                    const wire::CoordinatorIsElsewhere& elsewhere, std::unique_ptr<Signpost> signpost);
   ~CoordinatorClient() override;
 
   bool is_coordinator() const override { return false; }
@@ -54,7 +54,7 @@ class CoordinatorClient : public AgentDriver {
   std::string where() const { return net::host_and_port(meets_at_.address, meets_at_.port); }
 
   bool may_be_first_;
-  FollowCoordinator meets_at_;                   // where the coordinator is looked for
+  wire::CoordinatorIsElsewhere meets_at_;        // where the coordinator is looked for
   std::chrono::steady_clock::time_point until_;  // deadline for the coordinator's first message
   std::shared_ptr<Search> search_;               // shared with the searching thread
   std::unique_ptr<base::SideThread<Found>> search_thread_;

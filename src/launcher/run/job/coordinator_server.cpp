@@ -95,8 +95,8 @@ CoordinatorServer::CoordinatorServer(net::EventLoop& loop, const LaunchPlan& pla
       store_waits_(time_to_note(plan.hang)) {}
 
 CoordinatorServer::CoordinatorServer(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks,
-                                     const Agent& agent, const wire::NodeHello& own)
-    : AgentDriver(loop, plan, std::move(callbacks), leading(agent)),
+                                     const Agent& agent, const wire::NodeHello& own, std::unique_ptr<Signpost> signpost)
+    : AgentDriver(loop, plan, std::move(callbacks), leading(agent), std::move(signpost)),
       coordinator_(coordinator_options(plan), own, Clock::now(), agent.takeover()),
       store_waits_(time_to_note(plan.hang)),
       job_(own.job) {}
@@ -141,8 +141,14 @@ std::optional<std::string> CoordinatorServer::serve_at(base::UniqueFd listener) 
   return std::nullopt;
 }
 
+// The endpoint is on this node, so launchers that come later still look for the job here.
 std::unique_ptr<JobLink> CoordinatorServer::changed() {
-  return std::make_unique<CoordinatorClient>(loop_, plan_, callbacks_, *follows_);
+  const std::string address = server_->address();
+  const std::uint16_t port = server_->port();
+  watch_.reset();
+  server_.reset();
+  auto signpost = Signpost::open(loop_, plan_, address, port, *follows_);
+  return std::make_unique<CoordinatorClient>(loop_, plan_, callbacks_, *follows_, std::move(signpost));
 }
 
 void CoordinatorServer::serve(std::unique_ptr<store::StoreServer> server) {

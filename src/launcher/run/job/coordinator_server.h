@@ -21,7 +21,7 @@ class CoordinatorServer : public AgentDriver {
 
   // Takes over a job with the agent of a node, which says what it knows.
   CoordinatorServer(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, const Agent& agent,
-                    const wire::NodeHello& own);
+                    const wire::NodeHello& own, std::unique_ptr<Signpost> signpost);
 
   ~CoordinatorServer() override;
 
@@ -67,7 +67,7 @@ class CoordinatorServer : public AgentDriver {
   void carry_out(const LogLine& line) { callbacks_.report(line); }
   void carry_out(const ClaimElectorate& action);
   void carry_out(const CoordinatorIsThrough&);
-  void carry_out(const FollowCoordinator& action) {
+  void carry_out(const wire::CoordinatorIsElsewhere& action) {
     follows_ = action;
     callbacks_.report(LinkChanges{});
   }
@@ -95,7 +95,7 @@ class CoordinatorServer : public AgentDriver {
   std::unique_ptr<net::Watch> claim_watch_;
   std::unique_ptr<Caller> caller_;  // if this node has taken over
   std::string job_;                 // see wire::NodeHello; if this node has taken over
-  std::optional<FollowCoordinator> follows_;
+  std::optional<wire::CoordinatorIsElsewhere> follows_;
   bool is_through_ = false;
 };
 

@@ -65,7 +65,7 @@ void Coordinator::hears_of_another(NodeId from, const std::string& address, cons
   }
   phase_ = Phase::over;
   leave_at_ = TimePoint::max();
-  actions_.emplace_back(FollowCoordinator{other.address, other.port});
+  actions_.emplace_back(other);
 }
 
 void Coordinator::check_election(TimePoint now) {

@@ -15,11 +15,12 @@
 namespace ddp::launcher {
 
 AgentDriver::AgentDriver(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks,
-                         std::chrono::milliseconds node_timeout)
+                         std::chrono::milliseconds node_timeout, std::unique_ptr<Signpost> signpost)
     : loop_(loop),
       plan_(plan),
       callbacks_(std::move(callbacks)),
-      agent_(endpoint(), node_timeout, std::chrono::steady_clock::now()) {}
+      agent_(endpoint(), node_timeout, std::chrono::steady_clock::now()),
+      signpost_(std::move(signpost)) {}
 
 Placement placement_of(const wire::CoordinatorBegins& begins) {
   Placement place;

@@ -58,12 +58,6 @@ struct Takeover {
   std::chrono::steady_clock::time_point began_at;  // when that attempt did
 };
 
-// The job has another coordinator already, which this launcher must follow.
-struct FollowCoordinator {
-  std::string address;
-  std::uint16_t port = 0;
-};
-
 // Succession is what one node knows about who may lead its job.
 class Succession {
  public:
