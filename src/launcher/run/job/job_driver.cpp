@@ -150,8 +150,8 @@ void JobDriver::carry_out(const Supervise& action) {
   const auto request = state_->asks_to_save(event) ? std::nullopt : cycle_.note_request(event, parts_.timers.now());
   const auto* end = std::get_if<WorkerEnd>(&event);
   if (end != nullptr && !end->status.success()) are_warnings_due_ = false;
-  for (const Action& action : state_->step(event, parts_.timers.now())) {
-    std::visit([this](const auto& specific) { carry_out(specific); }, action);
+  for (const Action& next : state_->step(event, parts_.timers.now())) {
+    std::visit([this](const auto& specific) { carry_out(specific); }, next);
   }
   if (state_->ending()) are_warnings_due_ = false;
   watchdog_->set_paused(state_->paused());

@@ -54,8 +54,8 @@ class LinkToEcho {
 
   template <typename Condition>
   void until(const Condition& condition) {
-    const auto end = std::chrono::steady_clock::now() + test::kPatience;
-    while (!condition() && std::chrono::steady_clock::now() < end) {
+    const auto last = std::chrono::steady_clock::now() + test::kPatience;
+    while (!condition() && std::chrono::steady_clock::now() < last) {
       loop_.poll();
       std::this_thread::sleep_for(1ms);
     }
