@@ -47,8 +47,8 @@ AVOIDED = re.compile("|".join(rf"\b(?:{pattern})\b" for pattern in AVOID), re.IG
 ALLOWED = [
 ]
 
-# The name of a test begins with the component that acts.
-RIDDLE = re.compile(r"^(?:who|what)\b", re.IGNORECASE)
+# The name of a test begins with the component that acts. Catch2 would take one that begins with a dash for an option.
+RIDDLE = re.compile(r"^(?:(?:who|what)\b|-)", re.IGNORECASE)
 
 # Words that no identifier and no name of a file contains, and what to write instead.
 NO_IDENTIFIER = {

@@ -57,7 +57,7 @@ TEST_CASE("a rank killed by SIGSEGV gives exit code 139 and a message with its r
   CHECK(result.err.find("rank 0 was terminated because of it (SIGTERM") != std::string::npos);
 }
 
-TEST_CASE("--inject kills or delays a rank of a program without the runtime after the given time") {
+TEST_CASE("the option --inject kills or delays a rank of a program without the runtime after the given time") {
   const CommandResult killed = launch({"--nproc-per-node=2", "--inject=rank=1,at=100ms,kind=kill", "sleep", "1000"});
   CHECK(killed.exit_code == 137);
   CHECK(killed.err.find("ddplaunch kills rank 1 (--inject)\n") != std::string::npos);
@@ -157,7 +157,7 @@ TEST_CASE("mistakes on the command line exit with 2 and suggest what was meant")
   CHECK(launch({"--nproc-per-node=none", "true"}).exit_code == 2);
 }
 
-TEST_CASE("--help and --version print to standard output and exit with 0") {
+TEST_CASE("the options --help and --version print to standard output and exit with 0") {
   CHECK(launch({"--help"}).exit_code == 0);
   CHECK(launch({"--help"}).out.find("Usage: ddplaunch [options] program") != std::string::npos);
   CHECK(launch({"--version"}).out.starts_with("ddplaunch 0."));
@@ -256,7 +256,7 @@ TEST_CASE("a child process that a worker left in its own session is killed when 
   CHECK(is_gone(orphan));
 }
 
-TEST_CASE("--dry-run prints the plan and starts nothing") {
+TEST_CASE("the option --dry-run prints the plan and starts nothing") {
   const CommandResult result = launch({"--dry-run", "--nproc-per-node=2", "touch", "/no/such/directory/file"});
   CHECK(result.exit_code == 0);
   CHECK(result.out.find("workers      2") != std::string::npos);

@@ -378,7 +378,7 @@ def refusal() -> None:
                 assert "no place for another view" in view.screen.main or not answer, view.screen.main
 
 
-@test("top", "--once prints lines, and --json prints the document")
+@test("top", "the option --once prints lines, and --json prints the document")
 def once() -> None:
     with folders() as folder, FakeLauncher(folder, 7) as launcher:
         result = top(folder, "--once")

@@ -175,7 +175,7 @@ TEST_CASE("contradicting host options are rejected with a remedy") {
   CHECK(mistake({"--hosts=a", "--forward-env=NO", "p"}).starts_with("--forward-env=NO"));
 }
 
-TEST_CASE("--hosts is rejected within a scheduler that has already started launchers") {
+TEST_CASE("the option --hosts is rejected within a scheduler that has already started launchers") {
   ControllerFacts step = facts();
   step.cluster = ClusterEnv{};
   step.cluster->scheduler = "Slurm";

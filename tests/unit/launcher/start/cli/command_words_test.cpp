@@ -89,7 +89,7 @@ TEST_CASE("all words from the program onwards are left to the program") {
   CHECK(read({}).program.empty());
 }
 
-TEST_CASE("--help stops option parsing, but an earlier mistake is reported first") {
+TEST_CASE("the option --help stops option parsing, but an earlier mistake is reported first") {
   CHECK(read({"-h", "--no-such"}).help);
   CHECK(read({"-qh"}).help);
   CHECK(read({"-hq"}).help);

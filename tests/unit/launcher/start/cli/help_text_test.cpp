@@ -7,7 +7,7 @@
 using namespace ddp;
 using namespace ddp::launcher;
 
-TEST_CASE("--help lists every option and every group in at most 80 columns") {
+TEST_CASE("the option --help lists every option and every group in at most 80 columns") {
   const std::string help = help_text("ddplaunch");
   for (const OptionInfo& option : job_options()) {
     CHECK(help.find("\n" + option.group + "\n") != std::string::npos);
@@ -23,7 +23,7 @@ TEST_CASE("--help lists every option and every group in at most 80 columns") {
   }
 }
 
-TEST_CASE("--help uses the name by which the program was started") {
+TEST_CASE("the option --help uses the name by which the program was started") {
   const std::string usage_of_launch = "\n       ddplaunch launch [options]";
   CHECK(help_text("ddplaunch").find(usage_of_launch) != std::string::npos);
   CHECK(help_text("torchrun").starts_with("Usage: torchrun [options] program"));
@@ -63,7 +63,7 @@ TEST_CASE("help names every subcommand, and the reference page has a section for
   }
 }
 
-TEST_CASE("--help says where the units of durations are described") {
+TEST_CASE("the option --help says where the units of durations are described") {
   CHECK(help_text("torchrun").find("SECONDS is a number, or a time with units") != std::string::npos);
 }
 

@@ -267,7 +267,7 @@ TEST_CASE("options that exclude each other are rejected") {
   CHECK_FALSE(options({{"module", "1"}, {"no-python", "0"}}).no_python);
 }
 
-TEST_CASE("--run-path overrides --no-python with a note") {
+TEST_CASE("the option --run-path overrides --no-python with a note") {
   const Options both = options({{"run-path", "1"}, {"no-python", "1"}});
   CHECK_FALSE(both.no_python);
   CHECK(both.warnings == std::vector<std::string>{"--no-python has no effect, because --run-path requires Python"});

@@ -72,7 +72,7 @@ TEST_CASE("the variable of an option is its name in capitals after PET_") {
   CHECK(option("nproc-per-node").variable == "PET_NPROC_PER_NODE");
 }
 
-TEST_CASE("--numa-binding and --logs-specs have no variable, as in torchrun") {
+TEST_CASE("the options --numa-binding and --logs-specs have no variable, as in torchrun") {
   CHECK((option("numa-binding").variable.empty() && option("numa-binding").in_files));
   CHECK((option("logs-specs").variable.empty() && option("logs-specs").in_files));
   CHECK(option("nnodes").variable == "PET_NNODES");

@@ -256,7 +256,7 @@ TEST_CASE("a reserved first word selects a subcommand, and a path never does") {
   CHECK(information({"help"}) == information({"--help"}));
 }
 
-TEST_CASE("--help, --version and similar output is not reported as an error") {
+TEST_CASE("the output of --help, --version and similar options is not reported as an error") {
   CHECK(information({"--help"}).find("--nproc-per-node") != std::string::npos);
   CHECK(information({"-h", "--no-such"}).starts_with("Usage: ddplaunch"));
   CHECK(information({"--version"}).starts_with("ddplaunch "));

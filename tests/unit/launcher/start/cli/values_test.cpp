@@ -7,7 +7,7 @@
 using namespace ddp::launcher;
 using namespace std::chrono_literals;
 
-TEST_CASE("--nnodes is a number or a range") {
+TEST_CASE("the option --nnodes is a number or a range") {
   CHECK(parse_nodes("1").value() == std::pair(1, 1));
   CHECK(parse_nodes("2:8").value() == std::pair(2, 8));
   for (const char* wrong : {"", "0", "-1", "x", "2:1", "0:1", "1:", ":1", "1:2:3", "1 ", "1.0", "99999999999"}) {
@@ -144,7 +144,7 @@ TEST_CASE("seconds may have fractions and are never rounded to zero") {
   }
 }
 
-TEST_CASE("--nproc-per-node is a number or the name of a device type") {
+TEST_CASE("the option --nproc-per-node is a number or the name of a device type") {
   CHECK(parse_workers("3").value() == 3);
   CHECK(parse_workers("auto").value() == WorkerCount::By::gpus_or_cpus);
   CHECK(parse_workers("gpu").value() == WorkerCount::By::gpus);

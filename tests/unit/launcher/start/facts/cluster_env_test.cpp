@@ -29,7 +29,7 @@ TEST_CASE("without a scheduler the cluster environment is empty") {
   CHECK(warnings({}).empty());
 }
 
-TEST_CASE("--scheduler=none ignores all scheduler variables, even invalid ones") {
+TEST_CASE("the option --scheduler=none ignores all scheduler variables, even invalid ones") {
   CHECK(found(kSlurm, "none") == "none");
   CHECK(found(with(kSlurm, {"SLURM_NODEID=x"}), "none") == "none");
 }

@@ -34,7 +34,7 @@ bool contains(const std::string& text, const std::string& words) {
 
 }  // namespace
 
-TEST_CASE("--hosts lists hosts with their numbers of workers") {
+TEST_CASE("the option --hosts lists hosts with their numbers of workers") {
   CHECK(parse_hosts("a,b:4,c").value() == std::vector<HostEntry>{{"a", std::nullopt}, {"b", 4}, {"c", std::nullopt}});
   CHECK(list("node[1-3]:2") == "node1/2 node2/2 node3/2");
   CHECK(list("node[1,3]:2,tux") == "node1/2 node3/2 tux");
@@ -77,7 +77,7 @@ TEST_CASE("the number of workers of a host must be from 1 to 65536") {
   }
 }
 
-TEST_CASE("--hosts requires a host between two commas and no spaces") {
+TEST_CASE("the option --hosts requires a host between two commas and no spaces") {
   CHECK(contains(list("a,,b"), "host 2 of the list \"a,,b\" is empty"));
   CHECK(contains(list("a,"), "host 2 of the list"));
   CHECK(contains(list("a:4 b:4"), "\" \" at character 4"));

@@ -63,7 +63,7 @@ TEST_CASE("under the name torchrun a job without port, endpoint and backend is s
   CHECK(torch([](Options& o) { o.master_addr = "10.0.0.1"; }) == "10.0.0.1 0 10.0.0.1 uuid");
 }
 
-TEST_CASE("--standalone overrides other rendezvous options with a note") {
+TEST_CASE("the option --standalone overrides other rendezvous options with a note") {
   Situation situation;
   situation.options.standalone = true;
   CHECK(planned(situation) == "localhost 0 127.0.0.1 uuid");

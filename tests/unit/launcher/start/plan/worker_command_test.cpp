@@ -56,7 +56,7 @@ TEST_CASE("under the name torchrun a script needs neither a suffix nor execute p
         Words{"/usr/bin/python3", "-u", "train", "--epochs", "3"});
 }
 
-TEST_CASE("--no-python runs the file itself, and --run-path overrides it") {
+TEST_CASE("the option --no-python runs the file itself, and --run-path overrides it") {
   Situation situation;
   situation.options.compatibility_mode = CompatibilityMode::torchrun;
   situation.options.no_python = true;
