@@ -45,7 +45,7 @@ void simulate(std::uint64_t usual) {
 
 }  // namespace
 
-TEST_CASE("a healthy job is never ended as a hang, whenever its status pages are read") {
+TEST_CASE("a healthy job is never ended as a hang, whenever its status pages are read", "[slow]") {
   simulate(1000);
 }
 

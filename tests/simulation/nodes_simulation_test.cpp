@@ -55,7 +55,7 @@ TEST_CASE("all nodes of a job agree on its end under random failures") {
                 << sizes[4]);
 }
 
-TEST_CASE("all nodes of a job on ten thousand nodes agree on its end under random failures") {
+TEST_CASE("all nodes of a job on ten thousand nodes agree on its end under random failures", "[slow]") {
   const std::uint64_t seed = ddp::test::random_seed();
   NodesWorld world(seed, kMostNodes);
   const std::string broken = world.live();

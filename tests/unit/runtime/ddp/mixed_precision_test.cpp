@@ -180,7 +180,7 @@ void check_mixed_precision(double rounding) {
 
 }  // namespace
 
-TEST_CASE("mixed precision trains alike in GPU and host memory, and all ranks skip an overflowing step") {
+TEST_CASE("mixed precision trains alike in GPU and host memory, and all ranks skip an overflowing step", "[slow]") {
   SECTION("f16") {
     check_mixed_precision<Float16>(0x1p-10);
   }

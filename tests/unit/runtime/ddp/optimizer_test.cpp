@@ -100,7 +100,7 @@ void compare_with_sharded(RankThreads::Rank& self, const MemoryUnderTest& memory
 
 }  // namespace
 
-TEST_CASE("a sharded optimizer gives the same parameters with a share of the state") {
+TEST_CASE("a sharded optimizer gives the same parameters with a share of the state", "[slow]") {
   const std::vector<Optimizer::Options> all = {SgdOptions{.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01},
                                                AdamOptions{.learning_rate = 0.01, .weight_decay = 0.1}};
   for (const MemoryUnderTest& memory : memories_under_test()) {

@@ -164,7 +164,7 @@ const std::vector<Options> kOptions = {
 
 }  // namespace
 
-TEST_CASE("a training with a rehearsal is bit-identical, whatever it exchanges") {
+TEST_CASE("a training with a rehearsal is bit-identical, whatever it exchanges", "[slow]") {
   const MemoryUnderTest memory = GENERATE(from_range(memories_in_software()));
   for (std::size_t i = 0; i < kOptions.size(); ++i) {
     CAPTURE(i);

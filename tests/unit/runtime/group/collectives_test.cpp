@@ -31,10 +31,10 @@ void check_backend(const BackendUnderTest& backend, const std::vector<int>& size
 
 }  // namespace
 
-TEST_CASE("collectives over memory mapped by all ranks give the reference result") {
+TEST_CASE("collectives over memory mapped by all ranks give the reference result", "[slow]") {
   check_backend(cpu_near());
 }
-TEST_CASE("collectives over staged memory give the reference result") {
+TEST_CASE("collectives over staged memory give the reference result", "[slow]") {
   check_backend(cpu_staged());
 }
 TEST_CASE("collectives over gloo give the reference result", "[slow]") {
@@ -95,7 +95,7 @@ TEST_CASE("collectives larger than a staging buffer give the reference result wi
   }
 }
 
-TEST_CASE("all_reduce works on both sides of the sizes where its algorithm changes") {
+TEST_CASE("all_reduce works on both sides of the sizes where its algorithm changes", "[slow]") {
   for (const BackendUnderTest& backend : backends_under_test()) {
     INFO(backend.name);
     for (const int size : {2, 3}) {

@@ -87,7 +87,7 @@ std::vector<Operations> operations() {
 
 }  // namespace
 
-TEST_CASE("an exception during a pending operation may unmap its memory") {
+TEST_CASE("an exception during a pending operation may unmap its memory", "[slow]") {
   for (const BackendUnderTest& backend : backends_under_test()) {
     for (const Operations& operation : operations()) {
       INFO(backend.name << ", " << operation.name);

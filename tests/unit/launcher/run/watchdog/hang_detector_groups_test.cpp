@@ -123,7 +123,7 @@ TEST_CASE("a transfer counts from the later of its two calls") {
   CHECK(job.last(Kind::hung)->verdict.kind == VerdictKind::transport);
 }
 
-TEST_CASE("an awaited rank that itself waits for others is given up only if none of them is active") {
+TEST_CASE("an awaited rank that itself waits for others is given up only if none of them is active", "[slow]") {
   // Rank 0 waits for rank 1 in a collective, and rank 1 waits in new_group() for rank 2.
   const auto chain = [](const HangPlan& plan) {
     Job job(plan);

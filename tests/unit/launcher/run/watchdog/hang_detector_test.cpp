@@ -84,7 +84,7 @@ TEST_CASE("the activity of the waiting rank is not a sign of life") {
   CHECK(job.last(Kind::hung)->ends_job);
 }
 
-TEST_CASE("heartbeats and phases of the awaited rank are signs of life and progress") {
+TEST_CASE("heartbeats and phases of the awaited rank are signs of life and progress", "[slow]") {
   for (const HangPlan& plan : {HangPlan{}, hang_plan(60s)}) {
     Job job(plan);
     job.warm().call(0);

@@ -11,7 +11,7 @@
 using namespace ddp;
 using namespace ddp::test;
 
-TEST_CASE("PowerSGD reconstructs gradients of low rank and adds the error to the next step") {
+TEST_CASE("PowerSGD reconstructs gradients of low rank and adds the error to the next step", "[slow]") {
   for (const MemoryUnderTest& memory : memories_under_test()) {
     const auto check = [&](PowerSgdOptions options, double first_error, double late_error, double byte_share) {
       check_hook([options] { return make_power_sgd_hook(options); }, first_error, late(memory, late_error), byte_share,

@@ -9,7 +9,7 @@
 using namespace ddp;
 using namespace ddp::test;
 
-TEST_CASE("the top-k hook sends omitted elements in later steps") {
+TEST_CASE("the top-k hook sends omitted elements in later steps", "[slow]") {
   for (const MemoryUnderTest& memory : memories_under_test()) {
     check_hook([] { return make_top_k_hook(0.1); }, 2, late(memory, 0.1), 0.2, memory);
     check_hook([] { return make_top_k_hook(1); }, 1e-6, 1e-6, 2, memory);
