@@ -1,5 +1,5 @@
-// SideThread runs work that may hang, for example on a file system, on its own thread. The caller may stop waiting for
-// it. The thread then continues detached.
+// Runs work that may hang, for example on a file system, on its own thread. The caller may stop waiting for it. The
+// thread then continues detached.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -7,16 +7,29 @@
 
 #include <atomic>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <optional>
 #include <system_error>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 #include "base/unique_fd.h"
 
 namespace ddp::base {
 
+// Returns the result of `work`, or its exception. `work` must own all that it uses. Throws std::system_error if no
+// thread can be created.
+template <typename Work>
+std::future<std::invoke_result_t<Work>> on_side_thread(Work work) {
+  std::packaged_task<std::invoke_result_t<Work>()> task(std::move(work));
+  auto result = task.get_future();
+  std::thread(std::move(task)).detach();
+  return result;
+}
+
+// The same for an event loop.
 template <typename Result>
 class SideThread {
  public:

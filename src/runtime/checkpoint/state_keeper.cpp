@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/side_thread.h"
 #include "runtime/checkpoint/gpu_state.h"
 #include "runtime/checkpoint/image_interval.h"
 #include "runtime/checkpoint/kept_state.h"
@@ -540,7 +541,7 @@ void StateKeeper::finish_step(std::int64_t step, const CheckpointState& state) {
   core.make_image(step);
   if (!std::exchange(core.is_first, false) || !core.instructions.may_restart) return;
   core.join_gate();  // the program may have made another manager since
-  std::thread([core = core_] { core->answer(); }).detach();
+  base::on_side_thread([core = core_] { core->answer(); });
   core.file.set_attempt(core.instructions.area, &wire::StateHead::keeps, core.instructions.attempt);
 }
 

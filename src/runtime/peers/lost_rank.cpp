@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/side_thread.h"
 #include "runtime/limits.h"
 
 namespace ddp::internal {
@@ -28,9 +29,7 @@ Error decode(const std::string& word, ErrorKind kind) {
 // Runs `action` and returns its result, or an empty string if it does not end in time. The server may have been lost
 // with the rank; then the thread is left behind.
 std::string in_time(std::chrono::milliseconds limit, std::function<std::string()> action) {
-  std::packaged_task<std::string()> task(std::move(action));
-  std::future<std::string> word = task.get_future();
-  std::thread(std::move(task)).detach();
+  std::future<std::string> word = base::on_side_thread(std::move(action));
   try {
     return word.wait_for(limit) == std::future_status::ready ? word.get() : "";
   } catch (const Error&) {

@@ -136,7 +136,7 @@ TEST_CASE("a group with sends is current only until its status changes") {
   CHECK_FALSE(process.group(0).is_current);
 }
 
-TEST_CASE("a status that decreases also counts sends") {
+TEST_CASE("if the status of a group in NCCL's recorder decreases, its numbers are not those of collectives") {
   Process process;
   process.fetch({{"0", {50, 50}}}, 0, 50, 50);
   process.add({{"0", {1, 50}}});

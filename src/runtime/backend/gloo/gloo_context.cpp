@@ -29,6 +29,7 @@
 #include <thread>
 
 #include "base/hash.h"
+#include "base/side_thread.h"
 #include "base/sigpipe_guard.h"
 #include "runtime/backend/backend_errors.h"
 #include "runtime/backend/gloo/gloo_device.h"
@@ -203,8 +204,8 @@ class Connections : public GlooContext {
   void connect_all(const BackendOptions& options, std::shared_ptr<gloo::transport::Device> device,
                    const std::shared_ptr<ddp::Store>& store) {
     const auto key_of = [](int rank) { return "came/" + std::to_string(rank); };
-    std::packaged_task<void()> task([store, key = key_of(options.rank), loop = hurried_loop_, context = context_,
-                                     device = std::move(device)]() mutable {
+    auto connect = [store, key = key_of(options.rank), loop = hurried_loop_, context = context_,
+                    device = std::move(device)]() mutable {
       store->set(key, "");
       GlooStore gloo_store(store);
       guarded([&] { context->connectFullMesh(gloo_store, device); });
@@ -215,7 +216,7 @@ class Connections : public GlooContext {
       context.reset();
       loop.reset();
       store->wait({&all, 1}, store->timeout());
-    });
+    };
     const auto throw_late = [&] {
       std::vector<int> missing;
       for (int rank = 0; rank < options.size; ++rank) {
@@ -225,9 +226,8 @@ class Connections : public GlooContext {
       if (!missing.empty()) throw late_error(std::move(missing), options.timeout);
       throw not_connected_error(options.timeout);
     };
-    std::future<void> connected = task.get_future();
     const auto deadline = Clock::now() + options.timeout;
-    std::thread(std::move(task)).detach();
+    std::future<void> connected = base::on_side_thread(std::move(connect));
     while (connected.wait_for(limits::kStorePoll) != std::future_status::ready) {
       // If a rank failed after all had connected, it is not reported here. The first operation reports the reason.
       const std::string all = kAllConnected;

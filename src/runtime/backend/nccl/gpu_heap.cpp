@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/side_thread.h"
 #include "runtime/backend/nccl/followed_streams.h"
 #include "runtime/backend/nccl/nccl_errors.h"
 #include "runtime/limits.h"
@@ -55,13 +56,13 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
     if (is_lost_) return;
     cuda_.set_device(device_);
     try {
-      std::thread([libraries = libraries_, device = device_, slabs = std::move(slabs_)] {
+      base::on_side_thread([libraries = libraries_, device = device_, slabs = std::move(slabs_)] {
         // A lost GPU is no reason to end the process. Its memory ends with the process.
         int mode = kCudaCaptureRelaxed;
         const CudaApi& cuda = libraries->cuda;
         if (cuda.set_device(device) != kCudaSuccess || cuda.exchange_capture_mode(mode) != kCudaSuccess) return;
         for (const HeapTask& free : slabs) free();
-      }).detach();
+      });
     } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the memory ends with the process
     }
   }
@@ -148,7 +149,7 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
       waiting.work = only ? streams_.work({copies_.handle(), *only}) : streams_.work();
       waiting_.push_back(std::move(waiting));
       begins = !std::exchange(is_serving_, true);
-      if (begins) std::thread([self = shared_from_this()] { self->serve(); }).detach();
+      if (begins) base::on_side_thread([self = shared_from_this()] { self->serve(); });
     } catch (const std::exception&) {
       const std::lock_guard lock(mutex_);
       if (begins) {

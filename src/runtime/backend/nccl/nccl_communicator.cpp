@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/side_thread.h"
 #include "runtime/backend/backend_errors.h"
 #include "runtime/backend/nccl/nccl_errors.h"
 #include "runtime/backend/polling.h"
@@ -96,13 +97,10 @@ void leave_to_nccl(std::shared_ptr<NcclComm> handle) {
 // Runs a call of NCCL on a separate thread, which may be left behind.
 template <typename Function>
 auto on_own_thread(const NcclMembers& members, Function function) {
-  std::packaged_task<decltype(function())()> task([function = std::move(function), enter = members.enter] {
+  return base::on_side_thread([function = std::move(function), enter = members.enter] {
     if (enter) enter();
     return function();
   });
-  auto result = task.get_future();
-  std::thread(std::move(task)).detach();
-  return result;
 }
 
 struct LaunchOrder {
@@ -325,14 +323,9 @@ void NcclCommunicator::end(const std::function<NcclResult(NcclComm)>& function) 
   const std::lock_guard ending(ending_mutex_);
   const NcclComm comm = handle();
   if (comm == nullptr) return;
-  std::packaged_task<void()> task([function, comm, enter = members_.enter] {
-    if (enter) enter();
-    function(comm);
-  });
   ended_ = true;
-  ending_ = task.get_future();
   try {
-    std::thread(std::move(task)).detach();
+    ending_ = on_own_thread(members_, [function, comm] { function(comm); });
   } catch (const std::system_error&) {
     // If no thread can be started, the communicator is left as it is.
   }

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/side_thread.h"
 #include "runtime/backend/backend_errors.h"
 #include "runtime/backend/nccl/nccl_errors.h"
 #include "runtime/limits.h"
@@ -25,9 +26,7 @@ constexpr std::chrono::seconds kStoreIsLate{1};  // normally the store answers w
 // only if no rank is lost. A lost rank would be the reason.
 template <typename Request>
 auto check_members_during(const NcclMembers& members, Request request) {
-  std::packaged_task<decltype(request())()> task(std::move(request));
-  auto result = task.get_future();
-  std::thread(std::move(task)).detach();
+  auto result = base::on_side_thread(std::move(request));
   const auto begun = std::chrono::steady_clock::now();
   while (result.wait_for(limits::kStorePoll) != std::future_status::ready) {
     members.check_members();

@@ -113,7 +113,7 @@ TEST_CASE("a secondary failure that is seen first does not become the culprit") 
   CHECK(job.outcome().status.shell_code() == 42);
 }
 
-TEST_CASE("a lost peer without a name is taken to be the only rank that exited with 0") {
+TEST_CASE("if a failed rank does not name the peer that it lost, the only rank that exited with 0 is blamed") {
   JobFixture job(2);
   job.start().exits(1, 0).exits_as_secondary(0, 1);
   CHECK(job.outcome().culprit()->rank == 1);
@@ -306,7 +306,7 @@ const WorkerEnd kKilledRank{1, ddp::base::ExitStatus::killed(SIGKILL)};
 
 }  // namespace
 
-TEST_CASE("workers keep their state before they are terminated if another attempt may follow") {
+TEST_CASE("workers save their state in memory before they are terminated if another attempt may follow") {
   JobState state = start_job_that_may_restart(3);
   const auto actions = state.step(kKilledRank, {});
   CHECK(has<AskForStates>(actions));

@@ -57,7 +57,7 @@ TEST_CASE("invalid text gives no records") {
   }
 }
 
-TEST_CASE("records of a rank that were taken one after the other are joined") {
+TEST_CASE("parts of a rank's records that arrive in several messages become one list") {
   RankRecords all;
   append_records(all, of_rank(3, 1));
   RankRecords more = of_rank(3, 1);

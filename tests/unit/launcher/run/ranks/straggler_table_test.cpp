@@ -113,7 +113,7 @@ TEST_CASE("groups with missing ranks are not counted") {
   CHECK(table.report().collectives == 0);
 }
 
-TEST_CASE("arrivals that the page has lost are not counted") {
+TEST_CASE("arrivals that a status page has overwritten do not count as late") {
   SampledTable table;
   std::vector<RankView> ranks = ranks_at(40, {1, 2});
   ranks[1].arrivals = {{{56, 90 * kMillisecond}}};

@@ -230,7 +230,7 @@ TEST_CASE("a request for the state of the ranks is answered at the latest at the
   CHECK(rig.reported[0].ranks.size() == 2);
 }
 
-TEST_CASE("the last samples of the ranks show whether they finished a step") {
+TEST_CASE("the watchdog's last sample of the ranks decides whether the attempt made progress") {
   Rig rig(1);
   CHECK(rig.watchdog->finish().progress == wire::Progress::none);
   Rig other(1);

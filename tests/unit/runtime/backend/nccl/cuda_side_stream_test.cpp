@@ -63,7 +63,7 @@ TEST_CASE("a side stream serves threads that have not used the GPU") {
   CHECK(side.seconds(mark, mark) == 0.0);
 }
 
-TEST_CASE("unneeded marks of a side stream are reused") {
+TEST_CASE("a side stream reuses CUDA events that are no longer needed") {
   const auto libraries = gpu_libraries();
   CudaApi& cuda = libraries->cuda;
   cuda.set_device(0);

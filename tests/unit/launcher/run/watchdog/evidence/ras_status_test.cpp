@@ -98,7 +98,7 @@ TEST_CASE("the JSON object of the counts may have another name") {
   CHECK(status_of(replaced(recorded(), "collective_counts", "operation_counts")) == status_of(recorded()));
 }
 
-TEST_CASE("members that leave their communicator are not counted") {
+TEST_CASE("members that leave their communicator are not reported as missing from it") {
   const RasStatus status = status_of(replaced(recorded(), "\"finalize_called\": false", "\"finalize_called\": true"));
   REQUIRE(status.size() == 1);
   CHECK(status[0].members.empty());
