@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "runtime/ddp/step_sample.h"
 #include "runtime/group/group_core.h"
 #include "runtime/limits.h"
 
@@ -20,10 +19,6 @@ std::vector<ParameterSize> sizes_of(std::span<const Tensor> parameters) {
   return result;
 }
 
-double seconds(std::chrono::steady_clock::duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
 }  // namespace
 
 Reducer::Reducer(const ProcessGroup& group, std::span<const Tensor> parameters, ReducerOptions options)
@@ -34,18 +29,13 @@ Reducer::Reducer(const ProcessGroup& group, std::span<const Tensor> parameters, 
       step_{true, 1.0 / group.size()},
       used_(parameters.size()),
       tracker_(parameters.size()),
-      marked_(parameters.size()) {
+      clock_(make_step_clock(group, options_.stream, options_.priority_chunk_bytes > 0 ? parameters.size() : 0)) {
   const DeviceType device = options_.stream ? DeviceType::cuda : DeviceType::cpu;
   for (const DataType type : kDataTypes) {
     const std::size_t count = layout_.arena_count(type);
     Memory& memory = (*arenas_)[static_cast<std::size_t>(type)];
     if (count > 0)
       memory = options_.memory.count > 0 ? Memory(options_.memory, nullptr) : group.allocate(count, type, device);
-  }
-  if (options_.stream) gpu_.emplace(group.core().backend().side_stream(), options_.stream.handle());
-  if (gpu_ && options_.priority_chunk_bytes > 0) {
-    gpu_step_began_ = gpu_->mark_ready();
-    gpu_marked_.resize(parameters.size());
   }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& parameter = parameters[i];
@@ -55,7 +45,7 @@ Reducer::Reducer(const ProcessGroup& group, std::span<const Tensor> parameters, 
   adopt(plan_buckets(sizes_, layout_, reverse_order(parameters.size()), options_.buckets));
   if (is_static()) tracker_.expect({});
   tracker_.begin();
-  step_began_ = Clock::now();
+  clock_->begin_step();
   group_.core().ring().begin_steps();
 }
 
@@ -74,10 +64,9 @@ Reducer::~Reducer() {
       }
     }
   }
-  if (!gpu_) return;
   try {
     // A work with a stream does not wait for the GPU, and the gradients may be in memory of the program.
-    gpu_->wait(limits::kDeviceCopy);
+    clock_->wait(limits::kDeviceCopy);
   } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the group reports what its GPU could not do
   }
 }
@@ -112,7 +101,7 @@ void Reducer::broadcast_values(std::span<const Tensor> parameters, const Element
   std::vector<Work> works;
   for (const Memory& memory : *arenas_) {
     if (memory.buffer().count == 0) continue;
-    works.push_back(group_.broadcast(memory, 0, {.name = "parameters", .stream = options_.stream}));
+    works.push_back(group_.broadcast(memory, 0, {.name = "parameters", .stream = clock_->stream()}));
   }
   for (Work& work : works) work.wait();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -120,19 +109,17 @@ void Reducer::broadcast_values(std::span<const Tensor> parameters, const Element
   }
   zero();
   // The program may fill gradients from other streams, which do not wait for this one.
-  if (gpu_) wait_for_stream();
+  wait_for_stream();
 }
 
 void Reducer::use_stream(Stream stream) {
   const std::lock_guard lock(mutex_);
-  if (!gpu_) return;
-  gpu_->use(stream.handle());
-  options_.stream = stream;
+  clock_->use(stream);
 }
 
 void Reducer::zero() {
   for (const Memory& memory : *arenas_) {
-    if (memory.buffer().count > 0) group_.zero(memory, options_.stream);
+    if (memory.buffer().count > 0) group_.zero(memory, clock_->stream());
   }
 }
 
@@ -151,8 +138,7 @@ bool Reducer::mark_ready(std::size_t parameter) {
   if (failure_) std::rethrow_exception(failure_);
   if (!tracker_.mark(parameter)) return false;
   used_[parameter] = used;
-  if (!rebuilt_) marked_[parameter] = Clock::now();
-  if (!gpu_marked_.empty()) gpu_marked_[parameter] = gpu_->mark_ready();
+  clock_->mark_ready(parameter);
   if (step_.synchronizes) start(tracker_.complete_buckets());
   return true;
 }
@@ -166,27 +152,22 @@ std::vector<std::size_t> Reducer::missing() const {
 void Reducer::start(std::size_t buckets) {
   while (under_way_.size() < buckets) {
     UnderWay& bucket = under_way_.emplace_back();
-    bucket.started = Clock::now();
-    bucket.ended = std::make_shared<std::atomic<Clock::rep>>(bucket.started.time_since_epoch().count());
     try {
-      if (gpu_) bucket.stream = Stream::from_handle(gpu_->begin_bucket());
+      bucket.stream = clock_->begin_bucket();
       bucket.communication = options_.hook->start(group_, view(under_way_.size() - 1, bucket.stream));
     } catch (...) {
       failure_ = std::current_exception();
       throw;
     }
-    for (Work& work : bucket.communication.works) {
-      work.then([ended = bucket.ended](const Error*) { *ended = Clock::now().time_since_epoch().count(); });
-    }
+    clock_->watch_bucket(bucket.communication.works);
   }
 }
 
 void Reducer::finish() {
-  const auto entered = Clock::now();
   {
     const std::lock_guard lock(mutex_);
     if (failure_) std::rethrow_exception(failure_);
-    if (gpu_ && step_.synchronizes) gpu_->enter_finish();
+    if (step_.synchronizes) clock_->enter_finish();
     if (step_.synchronizes && finds_unused()) zero_unused();
     if (step_.synchronizes) start(plan_.size());
     if (tracker_.is_learning()) tracker_.expect(tracker_.times());
@@ -194,11 +175,7 @@ void Reducer::finish() {
   if (step_.synchronizes) {
     wait_for_buckets(under_way_.size());
     if (finds_unused() || (is_static() && !rebuilt_)) find_unused();
-    if (before_rehearsal_) {
-      if (gpu_) gpu_->abandon();  // leaves the step out of the statistics
-    } else {
-      end_counted_step(entered, Clock::now());
-    }
+    before_rehearsal_ ? clock_->abandon() : end_counted_step();
   }
   if (!step_.synchronizes || before_rehearsal_) {
     group_.core().page().count_other_progress();
@@ -208,10 +185,12 @@ void Reducer::finish() {
   tracker_.begin();
 }
 
-void Reducer::end_counted_step(Clock::time_point entered, Clock::time_point left) {
-  count(entered, left);
+void Reducer::end_counted_step() {
+  std::size_t bytes = 0;
+  for (const UnderWay& bucket : under_way_) bytes += bucket.communication.bytes;
+  clock_->leave_finish(bytes);
   if (!rebuilt_) rebuild();
-  step_began_ = Clock::now();
+  clock_->begin_step();
   ++steps_done_;
   group_.core().ring().end_step(group_.core().page().count_step());
 }
@@ -233,9 +212,8 @@ void Reducer::end_rehearsal() {
   if (tracker_.began()) return;
   if (before.is_learning) tracker_.expect({});
   tracker_.begin();
-  if (gpu_) gpu_->abandon();
-  if (!gpu_marked_.empty()) gpu_step_began_ = gpu_->mark_ready();
-  step_began_ = Clock::now();
+  clock_->abandon();
+  clock_->begin_step();
 }
 
 void Reducer::abandon() {
@@ -245,7 +223,7 @@ void Reducer::abandon() {
   const std::lock_guard lock(mutex_);
   under_way_.clear();
   std::fill(used_.begin(), used_.end(), 0);
-  if (gpu_) gpu_->abandon();
+  clock_->abandon();
   tracker_.begin();
 }
 
@@ -256,9 +234,9 @@ void Reducer::wait_for_buckets(std::size_t buckets) {
     for (Work& work : bucket.communication.works) work.wait();
     bucket.communication.bytes += options_.hook->finish(group_, view(i, bucket.stream));
     bucket.is_finished = true;
-    if (gpu_) gpu_->end_bucket();
+    clock_->end_bucket();
   }
-  if (gpu_) gpu_->join();
+  clock_->join();
 }
 
 bool Reducer::wait(std::size_t parameter) {
@@ -278,7 +256,7 @@ bool Reducer::wait(std::size_t parameter) {
 // Sets the gradients of unused parameters to 0, whatever they hold. They are in buckets that have not started.
 void Reducer::zero_unused() {
   for (std::size_t i = 0; i < used_.size(); ++i) {
-    if (used_[i] == 0 && gradients_[i].data.count > 0) group_.zero(gradients_[i].data, options_.stream);
+    if (used_[i] == 0 && gradients_[i].data.count > 0) group_.zero(gradients_[i].data, clock_->stream());
   }
 }
 
@@ -310,24 +288,22 @@ void Reducer::rebuild() {
   order.assign(agreed.begin(), agreed.end());
   adopt(options_.priority_chunk_bytes > 0 ? prioritised(order)
                                           : plan_buckets(sizes_, layout_, order, options_.buckets));
-  gpu_marked_.clear();
+  clock_->forget_gradients();
 }
 
 // The gradient that was ready last is needed first. The link is assumed to be as fast as in this step. Rank 0 decides.
 std::vector<Bucket> Reducer::prioritised(std::span<const std::size_t> order) {
-  if (gpu_) {
-    // The host runs ahead of the GPU, so the times of this step are known only when the GPU has done it.
-    wait_for_stream();
-    gpu_->add_completed(statistics_);
-  }
+  // The host runs ahead of the GPU, so the times of this step are known only when the GPU has done it.
+  wait_for_stream();
+  const StepStatistics& statistics = clock_->statistics();
   const std::vector<std::size_t> by_priority(order.rbegin(), order.rend());
   std::vector<Bucket> chunks = cut_into_chunks(sizes_, layout_, by_priority, options_.priority_chunk_bytes);
-  const double seconds_per_byte = statistics_.communication_seconds / std::max(1.0, statistics_.bytes);
+  const double seconds_per_byte = statistics.communication_seconds / std::max(1.0, statistics.bytes);
   std::vector<Transmission> transmissions;
   for (const Bucket& chunk : chunks) {
     Transmission& transmission = transmissions.emplace_back();
     for (const std::size_t parameter : chunk.parameters) {
-      transmission.ready = std::max(transmission.ready, seconds_until_ready(parameter));
+      transmission.ready = std::max(transmission.ready, clock_->seconds_until_ready(parameter));
     }
     for (const ArenaRange& range : chunk.ranges) {
       transmission.length += static_cast<double>(range.count * size_of(chunk.type)) * seconds_per_byte;
@@ -343,37 +319,11 @@ std::vector<Bucket> Reducer::prioritised(std::span<const std::size_t> order) {
 
 // A copy waits for the other ranks as long as a collective does.
 void Reducer::wait_for_stream() {
+  if (!clock_->stream()) return;
   std::uint8_t byte = 0;
   const auto filled = std::ranges::find_if(*arenas_, [](const Memory& memory) { return memory.bytes() > 0; });
   if (filled == arenas_->end()) return;
-  group_.copy({&byte, 1, DataType::u8}, {filled->data(), 1, DataType::u8, DeviceType::cuda}, options_.stream);
-}
-
-double Reducer::seconds_until_ready(std::size_t parameter) {
-  if (gpu_) return gpu_->seconds(gpu_step_began_, gpu_marked_[parameter]);
-  return seconds(marked_[parameter] - step_began_);
-}
-
-void Reducer::count(Clock::time_point entered, Clock::time_point left) {
-  std::size_t bytes = 0;
-  for (const UnderWay& bucket : under_way_) bytes += bucket.communication.bytes;
-  if (gpu_) return gpu_->leave_finish(bytes, statistics_);
-  std::vector<Interval> buckets;
-  for (const UnderWay& bucket : under_way_) {
-    const Clock::time_point ended{Clock::duration(bucket.ended->load())};
-    buckets.push_back({seconds(bucket.started - step_began_), seconds(ended - step_began_)});
-  }
-  add(statistics_, {seconds(entered - step_began_), seconds_under_way(buckets), seconds(left - entered), bytes});
-}
-
-const StepStatistics& Reducer::statistics() {
-  if (gpu_) gpu_->add_completed(statistics_);
-  return statistics_;
-}
-
-void Reducer::reset_statistics() {
-  statistics();
-  statistics_ = {};
+  group_.copy({&byte, 1, DataType::u8}, {filled->data(), 1, DataType::u8, DeviceType::cuda}, clock_->stream());
 }
 
 }  // namespace ddp::internal

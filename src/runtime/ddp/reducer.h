@@ -4,10 +4,7 @@
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/extension/communication_hook.h>
 #include <ddp/process_group.h>
-#include <ddp/step_statistics.h>
 
-#include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <functional>
@@ -20,7 +17,7 @@
 
 #include "runtime/ddp/bucket_plan.h"
 #include "runtime/ddp/element_math.h"
-#include "runtime/ddp/gpu_steps.h"
+#include "runtime/ddp/step_clock.h"
 #include "runtime/ddp/step_tracker.h"
 
 namespace ddp::internal {
@@ -103,12 +100,11 @@ class Reducer {
   // none.
   std::function<bool(std::size_t parameter)> has_gradient;
 
-  // Returns the statistics. On a GPU, they cover the steps that the GPU has completed.
-  const StepStatistics& statistics();
-  void reset_statistics();
+  // See StepClock.
+  const StepStatistics& statistics() { return clock_->statistics(); }
+  void reset_statistics() { clock_->reset_statistics(); }
 
  private:
-  using Clock = std::chrono::steady_clock;
   struct BucketViews {
     std::string name;
     std::vector<Tensor> gradients;
@@ -116,9 +112,7 @@ class Reducer {
   };
   struct UnderWay {
     Communication communication;
-    Clock::time_point started;
-    std::shared_ptr<std::atomic<Clock::rep>> ended;  // end of the last of the works
-    Stream stream;                                   // stream of its collectives, on a GPU
+    Stream stream;  // stream of its collectives, on a GPU
     bool is_finished = false;
   };
 
@@ -133,10 +127,8 @@ class Reducer {
 
   void adopt(std::vector<Bucket> plan);
   std::vector<Bucket> prioritised(std::span<const std::size_t> order);
-  // Blocks until the work that is on the program's stream now is done.
+  // Blocks until the work that is on the program's stream now is done. It does nothing in host memory.
   void wait_for_stream();
-  // Returns the time from the beginning of the step until the gradient was complete. On a GPU, the step must be done.
-  double seconds_until_ready(std::size_t parameter);
   GradientBucket view(std::size_t bucket, Stream stream) const;
   void start(std::size_t buckets);
   // Waits for the first `buckets` buckets that are under way.
@@ -144,8 +136,7 @@ class Reducer {
   void zero_unused();
   void find_unused();
   void rebuild();
-  void end_counted_step(Clock::time_point entered, Clock::time_point left);
-  void count(Clock::time_point entered, Clock::time_point left);
+  void end_counted_step();
 
   const ProcessGroup group_;
   ReducerOptions options_;
@@ -164,19 +155,13 @@ class Reducer {
   std::vector<std::uint8_t> used_;  // Use by parameter, on this rank since the last synchronised step
   std::vector<std::size_t> unused_;
   std::vector<std::size_t> dropped_;
-  StepStatistics statistics_;
-  Clock::time_point step_began_;  // the end of the last finish()
 
   mutable std::mutex mutex_;
   StepTracker tracker_;
-  std::vector<Clock::time_point> marked_;  // by parameter: time of the last mark
-  // On a GPU, with chunks by priority: the beginning of the step, and by parameter the completion of its gradient.
-  SideStream::Mark gpu_step_began_;
-  std::vector<SideStream::Mark> gpu_marked_;
-  std::vector<UnderWay> under_way_;  // the first buckets of the plan
+  const std::unique_ptr<StepClock> clock_;  // times the gradients for chunks by priority
+  std::vector<UnderWay> under_way_;         // the first buckets of the plan
   std::optional<BeforeRehearsal> before_rehearsal_;
-  std::exception_ptr failure_;   // failure of a hook's start(), after which no step follows
-  std::optional<GpuSteps> gpu_;  // set if parameters are in GPU memory
+  std::exception_ptr failure_;  // failure of a hook's start(), after which no step follows
 };
 
 }  // namespace ddp::internal

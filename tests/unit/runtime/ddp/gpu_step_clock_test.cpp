@@ -1,4 +1,4 @@
-#include "runtime/ddp/gpu_steps.h"
+#include "runtime/ddp/gpu_step_clock.h"
 
 #include <string>
 
@@ -17,6 +17,7 @@ struct ScriptedStreams {
   std::vector<std::string> said;
   std::vector<std::shared_ptr<double>> marks;  // negative if the mark is not reached yet
 
+  static Stream stream(int& made) { return Stream::from_handle(&made); }
   std::string name(const void* stream) const {
     return stream == &program ? "program" : stream == &other ? "other" : "side";
   }
@@ -47,61 +48,60 @@ class ScriptedSide : public SideStream {
   ScriptedStreams& streams_;
 };
 
-void play_step(GpuSteps& steps, StepStatistics& mean) {
-  steps.begin_bucket();
-  steps.begin_bucket();
-  steps.enter_finish();
-  steps.end_bucket();
-  steps.end_bucket();
-  steps.join();
-  steps.leave_finish(100, mean);
+void play_step(GpuStepClock& clock) {
+  clock.begin_bucket();
+  clock.begin_bucket();
+  clock.enter_finish();
+  clock.end_bucket();
+  clock.end_bucket();
+  clock.join();
+  clock.leave_finish(100);
 }
 
 }  // namespace
 
 TEST_CASE("buckets wait for the program's stream, and the stream waits for them at the end") {
   ScriptedStreams streams;
-  GpuSteps steps(std::make_unique<ScriptedSide>(streams), &streams.program);
+  GpuStepClock clock(std::make_unique<ScriptedSide>(streams), streams.stream(streams.program), 0);
   streams.said.clear();
-  CHECK(steps.begin_bucket() == &streams.side);
+  CHECK(clock.begin_bucket().handle() == &streams.side);
   CHECK(streams.said == std::vector<std::string>{"side after program", "mark side"});
   streams.said.clear();
-  steps.enter_finish();
-  steps.end_bucket();
-  steps.join();
-  StepStatistics mean;
-  steps.leave_finish(1, mean);
+  clock.enter_finish();
+  clock.end_bucket();
+  clock.join();
+  clock.leave_finish(1);
   CHECK(streams.said == std::vector<std::string>{"mark program", "mark side", "program after side", "mark program"});
 }
 
 TEST_CASE("a program that changes its stream keeps the order of earlier work") {
   ScriptedStreams streams;
-  GpuSteps steps(std::make_unique<ScriptedSide>(streams), &streams.program);
+  GpuStepClock clock(std::make_unique<ScriptedSide>(streams), streams.stream(streams.program), 0);
   streams.said.clear();
-  steps.use(&streams.program);
+  clock.use(streams.stream(streams.program));
   CHECK(streams.said.empty());
-  steps.use(&streams.other);
-  steps.begin_bucket();
+  clock.use(streams.stream(streams.other));
+  clock.begin_bucket();
   CHECK(streams.said == std::vector<std::string>{"side after program", "side after other", "mark side"});
   streams.said.clear();
-  steps.use(&streams.program);
-  steps.end_bucket();
-  steps.join();
+  clock.use(streams.stream(streams.program));
+  clock.end_bucket();
+  clock.join();
   CHECK(streams.said == std::vector<std::string>{"side after other", "mark side", "program after side"});
 }
 
 TEST_CASE("steps are counted when the GPU has completed them") {
   ScriptedStreams streams;
-  GpuSteps steps(std::make_unique<ScriptedSide>(streams), &streams.program);
-  StepStatistics mean;
-  play_step(steps, mean);
-  play_step(steps, mean);
-  steps.add_completed(mean);
+  GpuStepClock clock(std::make_unique<ScriptedSide>(streams), streams.stream(streams.program), 0);
+  const StepStatistics& mean = clock.statistics();
+  play_step(clock);
+  play_step(clock);
+  clock.statistics();
   CHECK(mean.steps == 0);
   // The step begins at 0. The buckets begin at 1 and 2, and end at 3 and 6. finish() is entered at 4 and left at 6.
   const std::vector<double> times = {0, 1, 2, 4, 3, 6, 6};
   for (std::size_t i = 0; i < times.size(); ++i) *streams.marks[i] = times[i];
-  steps.add_completed(mean);
+  clock.statistics();
   CHECK(mean.steps == 1);
   CHECK(mean.compute_seconds == Approx(4));
   CHECK(mean.communication_seconds == Approx(5));
@@ -110,7 +110,7 @@ TEST_CASE("steps are counted when the GPU has completed them") {
   // The second step began when the first one was left. None of its communication is exposed.
   const std::vector<double> later = {7, 7, 9, 8, 8, 9};
   for (std::size_t i = 0; i < later.size(); ++i) *streams.marks[times.size() + i] = later[i];
-  steps.add_completed(mean);
+  clock.statistics();
   CHECK(mean.steps == 2);
   CHECK(mean.compute_seconds == Approx((4 + 3) / 2.0));
   CHECK(mean.communication_seconds == Approx((5 + 1) / 2.0));
@@ -119,13 +119,31 @@ TEST_CASE("steps are counted when the GPU has completed them") {
 
 TEST_CASE("without statistics only the marks of unfinished steps are kept") {
   ScriptedStreams streams;
-  GpuSteps steps(std::make_unique<ScriptedSide>(streams), &streams.program);
-  StepStatistics mean;
+  GpuStepClock clock(std::make_unique<ScriptedSide>(streams), streams.stream(streams.program), 0);
+  const StepStatistics& mean = clock.statistics();
   for (int i = 0; i < 1000; ++i) {
-    play_step(steps, mean);
+    play_step(clock);
     for (const auto& mark : streams.marks) *mark = 1;
     std::erase_if(streams.marks, [](const auto& mark) { return mark.use_count() == 1; });
     REQUIRE(streams.marks.size() <= 16);
   }
   CHECK(mean.steps >= 998);
+}
+
+TEST_CASE("a gpu's gradients are timed from the beginning of the step, until they are forgotten") {
+  ScriptedStreams streams;
+  GpuStepClock clock(std::make_unique<ScriptedSide>(streams), streams.stream(streams.program), 2);
+  streams.marks.clear();
+  clock.begin_step();
+  clock.mark_ready(1);
+  REQUIRE(streams.marks.size() == 2);
+  CHECK(clock.seconds_until_ready(1) == 0);  // not reached
+  *streams.marks[0] = 2;
+  *streams.marks[1] = 5;
+  CHECK(clock.seconds_until_ready(1) == Approx(3));
+  CHECK(clock.seconds_until_ready(0) == 0);  // never marked
+  clock.forget_gradients();
+  clock.begin_step();
+  clock.mark_ready(1);
+  CHECK(streams.marks.size() == 2);
 }
