@@ -179,6 +179,7 @@ TESTED_ELSEWHERE = {
     "runtime/checkpoint/state_keeper.cpp": "integration/lost_ranks_test.py",
     "runtime/checkpoint/on_rank_zero.cpp": "unit/runtime/checkpoint/checkpoint_manager_test.cpp",
     "runtime/ddp/mean_hook.cpp": "unit/runtime/ddp/reducer_test.cpp",
+    "runtime/ddp/data_parallel_engine.cpp": "unit/runtime/ddp/distributed_data_parallel_test.cpp",
     "runtime/ddp/framework_adapter.cpp": "interop/torch_module.cpp",
     "runtime/ddp/model_exchange.cpp": "unit/runtime/ddp/distributed_data_parallel_test.cpp",
     "bench/collective_bench.cpp": "integration/bench_test.py",

@@ -8,12 +8,15 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/ddp/element_math.h"
 #include "runtime/ddp/model_exchange.h"
 #include "runtime/ddp/parameter_shards.h"
 #include "runtime/ddp/reducer.h"
+#include "runtime/ddp/sync_mode.h"
 
 namespace ddp {
 class Optimizer;
@@ -22,99 +25,131 @@ class Optimizer;
 namespace ddp::internal {
 
 [[noreturn]] void refuse(const std::string& what);
-bool is_on_gpu(std::span<const Tensor> parameters);
-ReducerOptions reducer_options(std::span<const Tensor> parameters, const DataParallelOptions& options);
 
+// The thread rules are those of DistributedDataParallel. Functions without a comment do what the functions of the same
+// names do there.
 class DataParallelEngine {
  public:
-  DataParallelEngine(ProcessGroup group_, std::vector<Tensor> parameters_, DataParallelOptions options)
-      : group(std::move(group_)),
-        parameters(std::move(parameters_)),
-        model_buffers(std::move(options.model_buffers)),
-        frozen(std::move(options.frozen)),
-        stream(options.stream),
-        reducer(group, parameters, reducer_options(parameters, options)) {
-    if (!std::holds_alternative<ShardOptimizer>(options.exchange)) return;
-    math("ShardOptimizer");  // throws if no step could share the parameters
-    shards.emplace(group, parameters, reducer.gradients(), reducer.buckets(), reducer.sizes(), reducer.layout());
-  }
+  // Does not communicate. The caller has checked the arguments (check_model).
+  DataParallelEngine(ProcessGroup group, std::vector<Tensor> parameters, DataParallelOptions options);
+  DataParallelEngine(const DataParallelEngine&) = delete;
+  DataParallelEngine& operator=(const DataParallelEngine&) = delete;
 
-  void require_parameter(std::size_t index, const char* function) const {
-    if (index < parameters.size()) return;
-    refuse(std::string(function) + ": there is no parameter " + std::to_string(index));
-  }
+  const ProcessGroup& group() const { return group_; }
+  std::span<const Tensor> parameters() const { return parameters_; }
+  std::span<const Tensor> model_buffers() const { return model_buffers_; }
+  std::span<const Tensor> frozen() const { return frozen_; }
+  // Gives access to the gradients and the buckets. Only this class begins and ends steps.
+  const Reducer& reducer() const { return reducer_; }
+  void reset_statistics() { reducer_.reset_statistics(); }
 
-  bool is_sharded() const { return shards.has_value(); }
-  bool step_began() const { return reducer.began(); }
-  bool synchronizes() const { return reducer.step_plan().synchronizes; }
+  // Throws invalid_argument, with `function` as its subject, if there is no such parameter.
+  void require_parameter(std::size_t index, const char* function) const;
 
-  // Plans the present step, unless it has begun.
-  void plan() {
-    const bool synchronizes = window_synchronizes && no_sync_levels == 0 && !is_local;
-    if (!step_began()) reducer.plan_step({synchronizes, 1.0 / (divisor * static_cast<double>(window_steps))});
-  }
-  // Plans the next step that begins. If it is synchronised, gradients become the mean over all ranks and `steps` steps.
-  void plan_step(bool synchronizes, std::int64_t steps) {
-    window_synchronizes = synchronizes;
-    window_steps = steps;
-    plan();
-  }
-
+  // Returns the program's present stream, for the tensors in GPU memory.
+  Stream stream() const { return stream_; }
+  // Returns the program's stream if the parameters are in GPU memory, else no stream.
+  Stream gpu_stream() const;
   // The program computes on this stream from now on.
-  void use_stream(Stream other) {
-    stream = other;
-    reducer.use_stream(other);
-  }
+  void use_stream(Stream stream);
+  // Returns the arithmetic for parameters and gradients, in the order of the program's stream. `what` is the caller,
+  // for messages.
+  ElementMath math(const std::string& what) const { return {group_, gpu_stream(), what}; }
+
+  // Gives all ranks the values of the parameters of rank `root`. broadcast_first_values() gives all ranks those of
+  // rank 0 with fewer collectives if it can; it overwrites the gradients, unless the program owns them.
+  void broadcast_parameters(int root) { broadcast_all(group_, parameters_, root, stream_); }
+  void broadcast_first_values();
+
+  bool is_sharded() const { return shards_.has_value(); }
+  std::vector<ParameterPiece> owned() const;
+  // Returns the gradients that this rank's optimizer uses, in as few pieces as possible.
+  std::vector<Buffer> owned_gradients() const;
+  void share_parameters();
+  double sum_over_ranks(double value, const char* name) const;
 
   void zero_gradients();
+  void mark_ready(std::size_t index);
+  void wait(std::size_t index);
+  void finish();
   // Ends the step like finish(), but does not check for parameters that were never marked.
   void finish_step();
+  void abandon_step();
+  void require_synchronized(std::string_view what) const;
+  bool step_began() const { return reducer_.began(); }
+  bool synchronizes() const { return reducer_.step_plan().synchronizes; }
+  std::int64_t finished_steps() const { return finished_steps_; }
+  // Returns the number of steps since zero_gradients() or the last synchronised step.
+  std::int64_t local_steps() const { return local_steps_; }
+
+  // The following functions change the mode of the present step, or of the next one if the step has begun.
+  const SyncMode& mode() const { return mode_; }
+  void begin_no_sync() { set(mode_.no_sync_levels, mode_.no_sync_levels + 1); }
+  void end_no_sync() { set(mode_.no_sync_levels, mode_.no_sync_levels - 1); }
+  void begin_accumulation() { mode_.is_accumulating = true; }
+  void end_accumulation();
+  // If the step is synchronised, gradients become the mean over all ranks and the window's steps.
+  void plan_window(SyncMode::Window window) { set(mode_.window, window); }
+  void begin_join() { mode_.is_joined = true; }
+  // Gradients become the mean over so many ranks until end_join().
+  void divide_by(double ranks) { set(mode_.divisor, ranks); }
+  void end_join();
   // Takes part in a synchronised step of other ranks. Contributes the gradients that were not synchronised yet, or
   // gradients of 0.
   void shadow_step(std::int64_t steps);
+  // While set, no step is synchronised, and an optimizer may step on the rank's own gradients.
+  void set_local(bool is_local) { set(mode_.is_local, is_local); }
+
   // Between these calls, steps are undone by Rehearsal and leave no other trace.
   void begin_rehearsal();
   void end_rehearsal();
-  void broadcast_parameters(int root) { broadcast_all(group, parameters, root, stream); }
+  bool is_rehearsing() const { return before_rehearsal_.has_value(); }
 
-  // Returns the arithmetic for parameters and gradients, in the order of the program's stream. `what` is the caller,
-  // for messages.
-  ElementMath math(const std::string& what) const { return {group, gpu_stream(), what}; }
-  // Returns the program's stream if the parameters are in GPU memory, else no stream.
-  Stream gpu_stream() const { return is_on_gpu(parameters) ? stream : Stream(); }
+  // Lists the optimizers that live.
+  void add_optimizer(Optimizer* optimizer) { optimizers_.push_back(optimizer); }
+  void remove_optimizer(Optimizer* optimizer) { std::erase(optimizers_, optimizer); }
+  std::span<Optimizer* const> optimizers() const { return optimizers_; }
 
-  std::vector<Buffer> owned_gradients() const;
-  double sum_over_ranks(double value, const char* name) const;
+  // See FrameworkAdapter.
+  void on_step_end(std::function<void()> ended) { step_ended_ = std::move(ended); }
+  void tell_gradients(std::function<bool(std::size_t parameter)> has_gradient);
+  void set_forward_broadcasts_buffers() { forward_broadcasts_buffers_ = true; }
+  bool forward_broadcasts_buffers() const { return forward_broadcasts_buffers_; }
 
-  ProcessGroup group;
-  const std::vector<Tensor> parameters;
-  const std::vector<Tensor> model_buffers;
-  const std::vector<Tensor> frozen;
-  Stream stream;  // the program's present stream, for the tensors in GPU memory
-  Reducer reducer;
-  std::optional<ParameterShards> shards;  // set only with ShardOptimizer
-  std::exception_ptr failure;             // of finish() or wait(); the object is unusable after it
+ private:
+  // Plans the present step, unless it has begun.
+  void plan() {
+    if (!step_began()) reducer_.plan_step(mode_.plan());
+  }
+  template <typename T>
+  void set(T& state, T value) {
+    state = value;
+    plan();
+  }
+  // Calls the function. If it throws, the object is unusable afterwards.
+  template <typename Function>
+  auto or_fail(const Function& function);
 
-  std::function<void()> step_ended;
-  // Join and the wrapper of a framework's modules coordinate through these flags.
-  bool is_joined = false;
-  bool forward_broadcasts_buffers = false;
-  bool is_shadow = false;  // the step that ends is another rank's
-  int no_sync_levels = 0;
-  bool is_local = false;          // no step is synchronised, and an optimizer may step on the rank's own gradients
-  bool has_window = false;        // only one Accumulation may exist, because two would end each other's windows
-  double divisor = group.size();  // the mean is the sum over all ranks, divided by this and by window_steps
-  bool window_synchronizes = true;
-  std::int64_t window_steps = 1;
+  const ProcessGroup group_;
+  const std::vector<Tensor> parameters_;
+  const std::vector<Tensor> model_buffers_;
+  const std::vector<Tensor> frozen_;
+  const bool are_gradients_programs_;
+  Stream stream_;
+  Reducer reducer_;
+  std::optional<ParameterShards> shards_;  // set only with ShardOptimizer
+  std::exception_ptr failure_;             // of finish() or wait()
 
-  std::int64_t finished_steps = 0;
-  // Counts the steps since zero_gradients() or the last synchronised step.
-  std::int64_t local_steps = 0;
-  bool is_synchronized = false;
+  SyncMode mode_;
+  std::int64_t finished_steps_ = 0;
+  std::int64_t local_steps_ = 0;
+  bool is_synchronized_ = false;          // the gradients are the mean over all ranks
+  std::optional<bool> before_rehearsal_;  // is_synchronized_ before the rehearsal that runs
 
-  std::vector<Optimizer*> optimizers;  // those that live
-  bool is_rehearsal = false;
-  bool was_synchronized = false;  // before the rehearsal
+  std::function<void()> step_ended_;
+  bool forward_broadcasts_buffers_ = false;
+  bool is_shadow_ = false;  // the step that ends is another rank's
+  std::vector<Optimizer*> optimizers_;
 };
 
 }  // namespace ddp::internal

@@ -7,27 +7,23 @@
 namespace ddp {
 
 void FrameworkAdapter::on_step_end(std::function<void()> ended) {
-  data_parallel_.engine().step_ended = std::move(ended);
+  data_parallel_.engine().on_step_end(std::move(ended));
 }
 
 void FrameworkAdapter::tell_gradients(std::function<bool(std::size_t parameter)> has_gradient) {
-  auto& state = data_parallel_.engine();
-  // A rank without data still has the gradients of its last step, which do not count in another rank's step.
-  state.reducer.has_gradient = [&state, has_gradient = std::move(has_gradient)](std::size_t parameter) {
-    return !state.is_shadow && has_gradient(parameter);
-  };
+  data_parallel_.engine().tell_gradients(std::move(has_gradient));
 }
 
 std::span<const std::size_t> FrameworkAdapter::dropped_parameters() const {
-  return data_parallel_.engine().reducer.dropped();
+  return data_parallel_.engine().reducer().dropped();
 }
 
 void FrameworkAdapter::forward_broadcasts_buffers() {
-  data_parallel_.engine().forward_broadcasts_buffers = true;
+  data_parallel_.engine().set_forward_broadcasts_buffers();
 }
 
 bool FrameworkAdapter::is_joined() const {
-  return data_parallel_.engine().is_joined;
+  return data_parallel_.engine().mode().is_joined;
 }
 
 void FrameworkAdapter::use_stream(Stream stream) {
@@ -35,7 +31,7 @@ void FrameworkAdapter::use_stream(Stream stream) {
 }
 
 std::shared_ptr<void> FrameworkAdapter::gradient_memory() const {
-  return data_parallel_.engine().reducer.memory();
+  return data_parallel_.engine().reducer().memory();
 }
 
 bool FrameworkAdapter::step_began() const {

@@ -11,13 +11,11 @@ namespace ddp {
 using namespace internal;
 
 NoSync::NoSync(DistributedDataParallel& data_parallel) : data_parallel_(data_parallel) {
-  ++data_parallel_.engine().no_sync_levels;
-  data_parallel_.engine().plan();
+  data_parallel_.engine().begin_no_sync();
 }
 
 NoSync::~NoSync() {
-  --data_parallel_.engine().no_sync_levels;
-  data_parallel_.engine().plan();
+  data_parallel_.engine().end_no_sync();
 }
 
 Accumulation::Accumulation(DistributedDataParallel& data_parallel, std::int64_t micro_steps)
@@ -26,22 +24,20 @@ Accumulation::Accumulation(DistributedDataParallel& data_parallel, std::int64_t 
     throw Error(ErrorKind::invalid_argument,
                 "accumulate: an accumulation window needs 1 micro-step or more, not " + std::to_string(micro_steps));
   }
-  bool& has_window = data_parallel.engine().has_window;
-  if (has_window) {
+  if (data_parallel.engine().mode().is_accumulating) {
     throw Error(ErrorKind::invalid_argument,
                 "accumulate: an accumulation window is already open. Keep the object that accumulate() returned for "
                 "the whole training, or end it before the next one.");
   }
-  has_window = true;
+  data_parallel.engine().begin_accumulation();
 }
 
 Accumulation::~Accumulation() {
-  data_parallel_.engine().has_window = false;
-  data_parallel_.engine().plan_step(true, 1);
+  data_parallel_.engine().end_accumulation();
 }
 
 void Accumulation::begin(bool is_last) {
-  if (data_parallel_.engine().no_sync_levels > 0) {
+  if (data_parallel_.engine().mode().no_sync_levels > 0) {
     throw Error(
         ErrorKind::invalid_argument,
         "Accumulation::begin: an accumulation window cannot be synchronised within no_sync(). Remove no_sync().");
@@ -52,22 +48,22 @@ void Accumulation::begin(bool is_last) {
         "Accumulation::begin: gradients were marked since the last finish(). Call finish() after each backward.");
   }
   if (is_open_) {
-    const bool was_carried_out = data_parallel_.engine().finished_steps != finished_before_;
+    const bool was_carried_out = data_parallel_.engine().finished_steps() != finished_before_;
     if (!was_carried_out) --done_;
     if (was_carried_out && synchronizes_) end_window();
   }
   if (done_ == 0) data_parallel_.zero_gradients();
   ++done_;
   is_open_ = true;
-  finished_before_ = data_parallel_.engine().finished_steps;
-  synchronizes_ = is_last || done_ == micro_steps_ || data_parallel_.engine().is_rehearsal;
-  data_parallel_.engine().plan_step(synchronizes_, done_);
+  finished_before_ = data_parallel_.engine().finished_steps();
+  synchronizes_ = is_last || done_ == micro_steps_ || data_parallel_.engine().is_rehearsing();
+  data_parallel_.engine().plan_window({synchronizes_, done_});
 }
 
 bool Accumulation::finish(CallSite site) {
   const CalledFrom here(site);
   if (done_ == 0) throw Error(ErrorKind::invalid_argument, "Accumulation::finish: no micro-step; call begin() first");
-  if (data_parallel_.engine().finished_steps == finished_before_) data_parallel_.finish();
+  if (data_parallel_.engine().finished_steps() == finished_before_) data_parallel_.finish();
   is_open_ = false;
   if (synchronizes_) end_window();
   return done_ == 0;
@@ -75,10 +71,10 @@ bool Accumulation::finish(CallSite site) {
 
 bool Accumulation::flush(CallSite site) {
   const CalledFrom here(site);
-  if (is_open_ && data_parallel_.engine().finished_steps == finished_before_) --done_;
+  if (is_open_ && data_parallel_.engine().finished_steps() == finished_before_) --done_;
   is_open_ = false;
   if (done_ == 0) return false;
-  data_parallel_.engine().plan_step(true, done_);
+  data_parallel_.engine().plan_window({true, done_});
   data_parallel_.engine().finish_step();
   end_window();
   return true;
@@ -87,7 +83,7 @@ bool Accumulation::flush(CallSite site) {
 void Accumulation::end_window() {
   done_ = 0;
   synchronizes_ = false;
-  data_parallel_.engine().plan_step(true, 1);
+  data_parallel_.engine().plan_window({});
 }
 
 }  // namespace ddp

@@ -21,11 +21,11 @@ Join::Join(DistributedDataParallel& data_parallel, std::function<void()> step, J
                 "Join: with ShardOptimizer every rank owns a part of the parameters, so a rank without data must step, "
                 "too. Pass the optimizer's step to Join.");
   }
-  data_parallel.engine().is_joined = true;
+  data_parallel.engine().begin_join();
 }
 
 Join::~Join() {
-  data_parallel_.engine().is_joined = false;
+  data_parallel_.engine().end_join();
 }
 
 // All ranks announce their next turn. A rank that has ended announces how many steps of its window are not synchronised
@@ -50,8 +50,7 @@ Join::Round Join::announce(Turn turn, std::int64_t window_steps) {
     steps += theirs_in_window;
   }
   if (!options_.divide_by_initial_size && round.window_steps > 0) {
-    data_parallel_.engine().divisor = static_cast<double>(steps) / static_cast<double>(round.window_steps);
-    data_parallel_.engine().plan();
+    data_parallel_.engine().divide_by(static_cast<double>(steps) / static_cast<double>(round.window_steps));
   }
   if (active.empty()) return round;
   active_ = active;
@@ -67,7 +66,7 @@ Join::Round Join::announce(Turn turn, std::int64_t window_steps) {
                                          "windows must end in the same step on all ranks: call Accumulation::begin() "
                                          "without is_last.");
   }
-  if (options_.broadcast_buffers || data_parallel_.engine().forward_broadcasts_buffers) {
+  if (options_.broadcast_buffers || data_parallel_.engine().forward_broadcasts_buffers()) {
     data_parallel_.broadcast_buffers(active_.back());
   }
   round.turn = local.empty() ? Turn::synchronised : Turn::local;
@@ -77,7 +76,7 @@ Join::Round Join::announce(Turn turn, std::int64_t window_steps) {
 void Join::begin_step(CallSite site) {
   const CalledFrom here(site);
   if (ended_) throw Error(ErrorKind::invalid_argument, "Join::begin_step: called after finish()");
-  if (data_parallel_.engine().is_local) {
+  if (data_parallel_.engine().mode().is_local) {
     throw Error(ErrorKind::invalid_argument,
                 "Join::begin_step: with LocalSgd, ranks step independently, so a rank without data has nothing to "
                 "join. Use only one of the two.");
@@ -87,7 +86,7 @@ void Join::begin_step(CallSite site) {
                 "Join::begin_step: gradients of this step were marked ready. Call it before backward.");
   }
   const Turn turn = data_parallel_.synchronizes() ? Turn::synchronised : Turn::local;
-  announce(turn, turn == Turn::synchronised ? data_parallel_.engine().window_steps : 0);
+  announce(turn, turn == Turn::synchronised ? data_parallel_.engine().mode().window.steps : 0);
 }
 
 void Join::shadow(std::int64_t window_steps) {
@@ -100,15 +99,14 @@ void Join::finish(CallSite site) {
   if (ended_) return;
   ended_ = true;
   while (true) {
-    const Round round = announce(Turn::ended, data_parallel_.engine().local_steps);
+    const Round round = announce(Turn::ended, data_parallel_.engine().local_steps());
     if (round.turn == Turn::synchronised) shadow(round.window_steps);
     if (round.turn != Turn::ended) continue;
     if (round.window_steps > 0 && step_) shadow(round.window_steps);
     break;
   }
-  data_parallel_.engine().is_joined = false;
-  data_parallel_.engine().divisor = data_parallel_.group().size();
-  data_parallel_.engine().plan_step(true, 1);
+  data_parallel_.engine().end_join();
+  data_parallel_.engine().plan_window({});
   if (!step_) take_from_last();
 }
 

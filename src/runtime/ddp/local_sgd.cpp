@@ -26,13 +26,12 @@ LocalSgd::LocalSgd(DistributedDataParallel& data_parallel, LocalSgdOptions optio
 }
 
 LocalSgd::~LocalSgd() {
-  data_parallel_.engine().is_local = false;
-  data_parallel_.engine().plan();
+  data_parallel_.engine().set_local(false);
 }
 
 bool LocalSgd::step(CallSite site) {
   const CalledFrom here(site);
-  if (data_parallel_.engine().is_rehearsal) return false;
+  if (data_parallel_.engine().is_rehearsing()) return false;
   ++steps_[0];
   follow();
   const std::int64_t local_steps = steps_[0] - options_.warmup_steps;
@@ -43,13 +42,11 @@ bool LocalSgd::step(CallSite site) {
 
 void LocalSgd::average(CallSite site) {
   const CalledFrom here(site);
-  const auto& state = data_parallel_.engine();
-  average_all(state.group, state.parameters, state.stream);
+  average_all(data_parallel_.group(), data_parallel_.parameters(), data_parallel_.engine().stream());
 }
 
 void LocalSgd::follow() {
-  data_parallel_.engine().is_local = steps_[0] >= options_.warmup_steps;
-  data_parallel_.engine().plan();
+  data_parallel_.engine().set_local(steps_[0] >= options_.warmup_steps);
 }
 
 }  // namespace ddp

@@ -53,7 +53,7 @@ bool LossScaler::unscale(DistributedDataParallel& data_parallel, CallSite site) 
 
 double LossScaler::adapt(DistributedDataParallel& data_parallel) {
   const bool is_finite = data_parallel.gradients_are_finite();
-  if (data_parallel.engine().is_rehearsal) return is_finite ? 1 / scale() : 0;
+  if (data_parallel.engine().is_rehearsing()) return is_finite ? 1 / scale() : 0;
   if (!is_finite) {
     state_ = {std::max(scale() * options_.backoff, kLeastScale), 0};
     return 0;

@@ -58,7 +58,7 @@ class Optimizer::Implementation {
 
   void step() {
     data_parallel.require_synchronized("Optimizer::step");
-    const auto alone = std::find(stepped_in.begin(), stepped_in.end(), data_parallel.engine().finished_steps - 1);
+    const auto alone = std::find(stepped_in.begin(), stepped_in.end(), data_parallel.engine().finished_steps() - 1);
     if (alone != stepped_in.end()) refuse_again(static_cast<std::size_t>(alone - stepped_in.begin()));
     StateGate::of_process().begin_change(data_parallel.engine().gpu_stream());
     follow_rate();
@@ -82,9 +82,9 @@ class Optimizer::Implementation {
                   "Optimizer::step: with ShardOptimizer, all parameters are updated together. Call step()");
     }
     data_parallel.wait(index);
-    if (stepped_in[index] == data_parallel.engine().finished_steps) refuse_again(index);
+    if (stepped_in[index] == data_parallel.engine().finished_steps()) refuse_again(index);
     StateGate::of_process().begin_change(data_parallel.engine().gpu_stream());
-    stepped_in[index] = data_parallel.engine().finished_steps;
+    stepped_in[index] = data_parallel.engine().finished_steps();
     follow_rate();
     ++steps[index];
     apply(states[index], element_math());
@@ -109,7 +109,7 @@ class Optimizer::Implementation {
     return result;
   }
 
-  bool is_scaled() const { return scaled && scaled->step == data_parallel.engine().finished_steps; }
+  bool is_scaled() const { return scaled && scaled->step == data_parallel.engine().finished_steps(); }
 
   DistributedDataParallel& data_parallel;
   Options options;
@@ -188,11 +188,11 @@ class Optimizer::Implementation {
 
 Optimizer::Optimizer(DistributedDataParallel& data_parallel, Options options)
     : implementation_(std::make_unique<Implementation>(data_parallel, options)) {
-  data_parallel.engine().optimizers.push_back(this);
+  data_parallel.engine().add_optimizer(this);
 }
 
 Optimizer::~Optimizer() {
-  std::erase(data_parallel().engine().optimizers, this);
+  data_parallel().engine().remove_optimizer(this);
 }
 
 void Optimizer::step(CallSite site) {
@@ -225,7 +225,7 @@ bool Optimizer::gradients_are_scaled() const {
 }
 
 void Optimizer::scale_next_gradients(double factor) {
-  implementation_->scaled = {implementation_->data_parallel.engine().finished_steps, factor};
+  implementation_->scaled = {implementation_->data_parallel.engine().finished_steps(), factor};
 }
 
 DistributedDataParallel& Optimizer::data_parallel() const {

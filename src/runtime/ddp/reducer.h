@@ -19,6 +19,7 @@
 #include "runtime/ddp/element_math.h"
 #include "runtime/ddp/step_clock.h"
 #include "runtime/ddp/step_tracker.h"
+#include "runtime/ddp/sync_mode.h"
 
 namespace ddp::internal {
 
@@ -29,12 +30,6 @@ struct ReducerOptions {
   Buffer memory = {};  // the gradients' memory, in the parameters' order; empty if the reducer allocates it
   std::size_t priority_chunk_bytes = 0;  // 0 if buckets are sent as they become ready
   Stream stream = {};                    // the program's stream, if parameters are in GPU memory
-};
-
-// Describes the task of a step's finish().
-struct StepPlan {
-  bool synchronizes = true;
-  double factor = 1;  // the mean is this times the sum over all ranks
 };
 
 // mark_ready() and use_stream() are thread-safe. All other functions belong to one thread.
@@ -101,7 +96,7 @@ class Reducer {
   std::function<bool(std::size_t parameter)> has_gradient;
 
   // See StepClock.
-  const StepStatistics& statistics() { return clock_->statistics(); }
+  const StepStatistics& statistics() const { return clock_->statistics(); }
   void reset_statistics() { clock_->reset_statistics(); }
 
  private:

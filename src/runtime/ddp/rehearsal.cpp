@@ -39,7 +39,7 @@ class SavedTensors {
   };
 
   void copy(const Buffer& to, const ConstBuffer& from, DeviceType device) const {
-    if (device == DeviceType::cuda) return engine_.group.copy(to, from, engine_.gpu_stream());
+    if (device == DeviceType::cuda) return engine_.group().copy(to, from, engine_.gpu_stream());
     std::memcpy(to.data, from.data, from.bytes());
   }
 
@@ -49,31 +49,6 @@ class SavedTensors {
 
 }  // namespace
 
-void DataParallelEngine::begin_rehearsal() {
-  if (step_began() || local_steps > 0) {
-    refuse("Rehearsal: the loop begins in the middle of a step or of an accumulation window. End it before the loop.");
-  }
-  if (is_joined) {
-    refuse(
-        "Rehearsal: a Join exists. Its ranks have batches of different sizes, so they cannot rehearse the same last "
-        "batch.");
-  }
-  if (is_rehearsal) refuse("Rehearsal: another one is running for the same DistributedDataParallel.");
-  is_rehearsal = true;
-  was_synchronized = is_synchronized;
-  reducer.begin_rehearsal();
-}
-
-void DataParallelEngine::end_rehearsal() {
-  is_rehearsal = false;
-  is_synchronized = was_synchronized;
-  local_steps = 0;
-  window_synchronizes = true;
-  window_steps = 1;
-  reducer.end_rehearsal();
-  plan();
-}
-
 Rehearsal::~Rehearsal() = default;
 
 void Rehearsal::undo_model(DistributedDataParallel& data_parallel) {
@@ -81,12 +56,12 @@ void Rehearsal::undo_model(DistributedDataParallel& data_parallel) {
     DataParallelEngine& engine = data_parallel.engine();
     const auto state = std::make_shared<SavedTensors>(engine);
     const auto gradients = std::make_shared<SavedTensors>(engine);
-    for (const Tensor& tensor : engine.parameters) state->add(tensor.data);
-    for (const Tensor& tensor : engine.model_buffers) state->add(tensor.data);
-    for (Optimizer* optimizer : engine.optimizers) {
+    for (const Tensor& tensor : engine.parameters()) state->add(tensor.data);
+    for (const Tensor& tensor : engine.model_buffers()) state->add(tensor.data);
+    for (Optimizer* optimizer : engine.optimizers()) {
       for (const TensorShard& tensor : optimizer->state()) state->add(tensor.data);
     }
-    for (const DataType type : kDataTypes) gradients->add(engine.reducer.arena(type));
+    for (const DataType type : kDataTypes) gradients->add(engine.reducer().arena(type));
     engine.begin_rehearsal();
     return [&engine, state, gradients] {
       state->restore();
