@@ -193,6 +193,35 @@ void DataParallelEngine::require_synchronized(std::string_view what) const {
   if (!is_synchronized_) refuse_to("finish() was not called since the gradients were zeroed");
 }
 
+bool DataParallelEngine::uses(Feature feature) const {
+  switch (feature) {
+    case Feature::shard_optimizer:
+      return is_sharded();
+    case Feature::no_sync:
+      return mode_.no_sync_levels > 0;
+    case Feature::accumulation:
+      return mode_.is_accumulating;
+    case Feature::join:
+      return mode_.is_joined;
+    case Feature::local_sgd:
+      return mode_.is_local;
+    case Feature::rehearsal:
+      return is_rehearsing();
+    default:
+      return false;
+  }
+}
+
+void DataParallelEngine::require_compatible(Feature asked) const {
+  const char* message = find_exclusion(asked, [this](Feature feature) { return uses(feature); });
+  if (message != nullptr) refuse(message);
+}
+
+void DataParallelEngine::begin_accumulation() {
+  require_compatible(Feature::accumulation);
+  mode_.is_accumulating = true;
+}
+
 void DataParallelEngine::end_accumulation() {
   mode_.is_accumulating = false;
   plan_window({});
@@ -215,12 +244,7 @@ void DataParallelEngine::begin_rehearsal() {
   if (step_began() || local_steps_ > 0) {
     refuse("Rehearsal: the loop begins in the middle of a step or of an accumulation window. End it before the loop.");
   }
-  if (mode_.is_joined) {
-    refuse(
-        "Rehearsal: a Join exists. Its ranks have batches of different sizes, so they cannot rehearse the same last "
-        "batch.");
-  }
-  if (is_rehearsing()) refuse("Rehearsal: another one is running for the same DistributedDataParallel.");
+  require_compatible(Feature::rehearsal);
   before_rehearsal_ = is_synchronized_;
   reducer_.begin_rehearsal();
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/ddp/element_math.h"
+#include "runtime/ddp/excluded_features.h"
 #include "runtime/ddp/model_exchange.h"
 #include "runtime/ddp/parameter_shards.h"
 #include "runtime/ddp/reducer.h"
@@ -82,11 +83,14 @@ class DataParallelEngine {
   // Returns the number of steps since zero_gradients() or the last synchronised step.
   std::int64_t local_steps() const { return local_steps_; }
 
+  // Throws invalid_argument if a feature that the program uses excludes this one.
+  void require_compatible(Feature asked) const;
+
   // The following functions change the mode of the present step, or of the next one if the step has begun.
   const SyncMode& mode() const { return mode_; }
   void begin_no_sync() { set(mode_.no_sync_levels, mode_.no_sync_levels + 1); }
   void end_no_sync() { set(mode_.no_sync_levels, mode_.no_sync_levels - 1); }
-  void begin_accumulation() { mode_.is_accumulating = true; }
+  void begin_accumulation();
   void end_accumulation();
   // If the step is synchronised, gradients become the mean over all ranks and the window's steps.
   void plan_window(SyncMode::Window window) { set(mode_.window, window); }
@@ -117,6 +121,7 @@ class DataParallelEngine {
   bool forward_broadcasts_buffers() const { return forward_broadcasts_buffers_; }
 
  private:
+  bool uses(Feature feature) const;
   // Plans the present step, unless it has begun.
   void plan() {
     if (!step_began()) reducer_.plan_step(mode_.plan());

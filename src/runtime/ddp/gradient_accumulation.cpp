@@ -24,11 +24,6 @@ Accumulation::Accumulation(DistributedDataParallel& data_parallel, std::int64_t 
     throw Error(ErrorKind::invalid_argument,
                 "accumulate: an accumulation window needs 1 micro-step or more, not " + std::to_string(micro_steps));
   }
-  if (data_parallel.engine().mode().is_accumulating) {
-    throw Error(ErrorKind::invalid_argument,
-                "accumulate: an accumulation window is already open. Keep the object that accumulate() returned for "
-                "the whole training, or end it before the next one.");
-  }
   data_parallel.engine().begin_accumulation();
 }
 
@@ -37,11 +32,7 @@ Accumulation::~Accumulation() {
 }
 
 void Accumulation::begin(bool is_last) {
-  if (data_parallel_.engine().mode().no_sync_levels > 0) {
-    throw Error(
-        ErrorKind::invalid_argument,
-        "Accumulation::begin: an accumulation window cannot be synchronised within no_sync(). Remove no_sync().");
-  }
+  data_parallel_.engine().require_compatible(Feature::open_window);
   if (data_parallel_.engine().step_began()) {
     throw Error(
         ErrorKind::invalid_argument,

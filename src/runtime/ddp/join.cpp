@@ -16,11 +16,7 @@ using namespace internal;
 
 Join::Join(DistributedDataParallel& data_parallel, std::function<void()> step, JoinOptions options)
     : data_parallel_(data_parallel), step_(std::move(step)), options_(options) {
-  if (data_parallel.engine().is_sharded() && !step_) {
-    throw Error(ErrorKind::invalid_argument,
-                "Join: with ShardOptimizer every rank owns a part of the parameters, so a rank without data must step, "
-                "too. Pass the optimizer's step to Join.");
-  }
+  if (!step_) data_parallel.engine().require_compatible(Feature::join_without_step);
   data_parallel.engine().begin_join();
 }
 
@@ -76,11 +72,7 @@ Join::Round Join::announce(Turn turn, std::int64_t window_steps) {
 void Join::begin_step(CallSite site) {
   const CalledFrom here(site);
   if (ended_) throw Error(ErrorKind::invalid_argument, "Join::begin_step: called after finish()");
-  if (data_parallel_.engine().mode().is_local) {
-    throw Error(ErrorKind::invalid_argument,
-                "Join::begin_step: with LocalSgd, ranks step independently, so a rank without data has nothing to "
-                "join. Use only one of the two.");
-  }
+  data_parallel_.engine().require_compatible(Feature::joined_step);
   if (data_parallel_.engine().step_began()) {
     throw Error(ErrorKind::invalid_argument,
                 "Join::begin_step: gradients of this step were marked ready. Call it before backward.");

@@ -18,10 +18,7 @@ LocalSgd::LocalSgd(DistributedDataParallel& data_parallel, LocalSgdOptions optio
                                                  "), warmup_steps 0 or more (" + std::to_string(options.warmup_steps) +
                                                  ")");
   }
-  if (data_parallel.engine().is_sharded()) {
-    throw Error(ErrorKind::invalid_argument,
-                "LocalSgd: with ShardOptimizer, no rank can step independently. Use only one of the two.");
-  }
+  data_parallel.engine().require_compatible(Feature::local_sgd);
   follow();
 }
 

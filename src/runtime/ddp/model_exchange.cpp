@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "runtime/call/call.h"
 #include "runtime/ddp/element_math.h"
+#include "runtime/ddp/excluded_features.h"
 #include "runtime/group/agreement.h"
 #include "runtime/group/group_core.h"
 
@@ -126,8 +127,8 @@ void check_model(const ProcessGroup& group, std::span<const Tensor> parameters, 
   if (fault.empty()) fault = find_device_fault(group, parameters, options);
   if (fault.empty()) fault = find_memory_fault(parameters, options.gradients);
   if (const auto* chunks = std::get_if<PriorityChunks>(&options.exchange)) {
-    if (options.unused == UnusedParameters::find)
-      fault = "PriorityChunks cannot be combined with UnusedParameters::find";
+    const auto is_present = [&](Feature) { return options.unused == UnusedParameters::find; };
+    if (const char* message = find_exclusion(Feature::priority_chunks, is_present)) fault = message;
     if (chunks->bytes == 0) fault = "PriorityChunks must have more than 0 bytes";
   }
   const auto disagreement = first_disagreement(

@@ -77,10 +77,7 @@ class Optimizer::Implementation {
   }
 
   void step(std::size_t index) {
-    if (data_parallel.engine().is_sharded()) {
-      throw Error(ErrorKind::invalid_argument,
-                  "Optimizer::step: with ShardOptimizer, all parameters are updated together. Call step()");
-    }
+    data_parallel.engine().require_compatible(Feature::parameter_step);
     data_parallel.wait(index);
     if (stepped_in[index] == data_parallel.engine().finished_steps()) refuse_again(index);
     StateGate::of_process().begin_change(data_parallel.engine().gpu_stream());
