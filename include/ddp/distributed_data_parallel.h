@@ -21,8 +21,8 @@
 namespace ddp {
 
 class Accumulation;
-class DistributedDataParallel;
 class NoSync;
+class Parameter;
 
 namespace internal {
 class DataParallelEngine;
@@ -83,10 +83,10 @@ struct DataParallelOptions {
   GradientExchange exchange = {};
 
   // Holds the gradients of all parameters, one after the other in the parameters' order and without gaps. The program
-  // owns this memory, which must outlive this object; gradients are reduced in place. It is meant for programs with one
-  // flat array of gradients. The constructor leaves the gradients unchanged. All parameters must then have one type. By
-  // default the gradients are in memory that the ranks of a node share (ProcessGroup::allocate), which is reduced
-  // faster.
+  // owns this memory, which must outlive the last handle; gradients are reduced in place. It is meant for programs with
+  // one flat array of gradients. The constructor leaves the gradients unchanged. All parameters must then have one
+  // type. By default the gradients are in memory that the ranks of a node share (ProcessGroup::allocate), which is
+  // reduced faster.
   Buffer gradients = {};
 
   // For parameters in GPU memory (nccl), this is the stream on which the program computes. The default is CUDA's
@@ -103,34 +103,17 @@ struct DataParallelOptions {
   std::vector<Tensor> frozen = {};
 };
 
-// Refers to a parameter of a DistributedDataParallel, which must outlive it. This is a value type. The thread rules are
-// those of the functions of the same names there.
-class DDP_EXPORT Parameter {
- public:
-  Parameter(DistributedDataParallel& data_parallel, std::size_t index)
-      : data_parallel_(&data_parallel), index_(index) {}
-
-  std::size_t index() const { return index_; }
-  const Tensor& values() const;
-  Buffer gradient() const;
-  template <typename T>
-  std::span<T> gradient() const {
-    return gradient().as<T>();
-  }
-  void mark_ready(CallSite site = CallSite::current()) const;
-  void wait() const;
-
- private:
-  DistributedDataParallel* data_parallel_;
-  std::size_t index_;
-};
-
 // The parameters are either all in host memory or all in the memory of this rank's GPU (nccl). The gradients are in the
 // same memory.
 //
 // Owns the gradients, unless the program does (DataParallelOptions::gradients). `gradient(i)` is a view into a bucket,
-// so that nothing is copied before the reduction. Any thread may call mark_ready(). The other functions must be called
-// from one thread. The parameters' memory must outlive this object.
+// so that nothing is copied before the reduction.
+//
+// A DistributedDataParallel is a handle, as ProcessGroup is. Copies refer to the same parameters, gradients and steps,
+// including those that an Optimizer, a Join and so on keep. The state ends with the last handle, which waits for the
+// running reductions. While an exception unwinds the stack, it cancels them instead. The parameters' memory must
+// outlive the last handle. Any thread may copy a handle, and any thread may call mark_ready(). The other functions must
+// be called from one thread, through whichever handle.
 //
 //   ddp::DistributedDataParallel data_parallel(world, {{"weight", weight, {64, 32}}, {"bias", bias, {64}}});
 //   for (const auto& batch : batches) {
@@ -149,10 +132,10 @@ class DDP_EXPORT DistributedDataParallel {
   // ShardOptimizer if the parameters are in GPU memory and the GPU's driver cannot load the library's kernels.
   DistributedDataParallel(const ProcessGroup& group, std::vector<Tensor> parameters, DataParallelOptions options = {},
                           CallSite site = CallSite::current());
-  // Waits for running reductions.
   ~DistributedDataParallel();
-  DistributedDataParallel(const DistributedDataParallel&) = delete;
-  DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
+  // A move is a copy, so that every handle refers to an object.
+  DistributedDataParallel(const DistributedDataParallel&) = default;
+  DistributedDataParallel& operator=(const DistributedDataParallel&) = default;
 
   const ProcessGroup& group() const;
   std::span<const Tensor> parameters() const;
@@ -162,8 +145,8 @@ class DDP_EXPORT DistributedDataParallel {
   //   const ddp::Parameter weight = data_parallel.parameter("weight");
   //   backward(batch, weight.gradient<float>());
   //   weight.mark_ready();
-  Parameter parameter(std::string_view name);
-  Parameter parameter(std::size_t index);
+  Parameter parameter(std::string_view name) const;
+  Parameter parameter(std::size_t index) const;
 
   // Returns the gradient of parameter `index`, which has the same count and type. Its address never changes. Throws
   // invalid_argument if there is no such parameter, or if T is not its type.
@@ -175,12 +158,12 @@ class DDP_EXPORT DistributedDataParallel {
 
   // Sets every gradient to 0. Call it before backward adds to them. Throws invalid_argument in the middle of a step,
   // which finish() or abandon_step() must end first.
-  void zero_gradients();
+  void zero_gradients() const;
 
   // Marks the gradient of parameter `index` as complete on this rank for this step. A bucket's all-reduce starts when
   // all its gradients are complete and all earlier buckets have started. Throws invalid_argument if the parameter was
   // already ready in this step.
-  void mark_ready(std::size_t index, CallSite site = CallSite::current());
+  void mark_ready(std::size_t index, CallSite site = CallSite::current()) const;
 
   // Waits until the gradient of parameter `index` is averaged. Other gradients may still be in transit, so the next
   // forward pass can begin early. All parameters must have been marked ready. finish() must follow before the next
@@ -190,18 +173,18 @@ class DDP_EXPORT DistributedDataParallel {
   //   backward, with mark_ready(i) for all;
   //   for (i = 0; i < n; ++i) { optimizer.step(i); forward(layer i) }     // step(i) waits for gradient i
   //   data_parallel.finish();
-  void wait(std::size_t index);
+  void wait(std::size_t index) const;
 
   // Waits until all buckets are averaged, and begins the next step. Each rank's gradients are divided by the number of
   // ranks and then summed, as in PyTorch. Throws invalid_argument, naming the parameters, if some were never marked;
   // otherwise the error of the reductions, which mark_ready() then throws too.
-  void finish(CallSite site = CallSite::current());
+  void finish(CallSite site = CallSite::current()) const;
 
   // Abandons a step in the middle, for example after an exception in backward. It waits for running reductions. The
   // step does not count, and the gradients are undefined until the program zeroes them. The call is collective if the
   // step is synchronised: all ranks must abandon it. If other ranks end the step as usual, or have started more
   // reductions, they and this rank throw mismatch, or time out between nodes. Outside a step it does nothing.
-  void abandon_step(CallSite site = CallSite::current());
+  void abandon_step(CallSite site = CallSite::current()) const;
 
   // Steps are not synchronised while the result lives, and their gradients add up on this rank. Call it before the
   // step's first mark_ready(). The gradients are divided by the number of ranks only. If they shall be the mean over
@@ -209,7 +192,7 @@ class DDP_EXPORT DistributedDataParallel {
   //
   //   { auto local = data_parallel.no_sync(); backward(first_half); data_parallel.finish(); }
   //   backward(second_half); data_parallel.finish();
-  NoSync no_sync();
+  NoSync no_sync() const;
 
   // Returns whether the next finish() synchronises. It does not within no_sync() or before the end of an accumulation
   // window.
@@ -217,7 +200,7 @@ class DDP_EXPORT DistributedDataParallel {
 
   // Starts accumulation windows of `micro_steps` steps, of which only the last is synchronised. See Accumulation.
   // Throws invalid_argument while another Accumulation lives.
-  Accumulation accumulate(std::int64_t micro_steps);
+  Accumulation accumulate(std::int64_t micro_steps) const;
 
   // Throws invalid_argument, with `what` as its subject, unless the gradients are the mean over all ranks. They are
   // from a finish() without no_sync() until the next zero_gradients() or mark_ready(). An optimizer that calls it never
@@ -230,19 +213,19 @@ class DDP_EXPORT DistributedDataParallel {
   // norm is not finite, it is returned and nothing is scaled. On a GPU, the call blocks until the norm is known. Throws
   // as require_synchronized(), or invalid_argument if max_norm is not positive, or unavailable if the GPU's driver
   // cannot load the library's kernels.
-  double clip_gradients(double max_norm, CallSite site = CallSite::current());
+  double clip_gradients(double max_norm, CallSite site = CallSite::current()) const;
 
   // Multiplies all gradients, on a GPU in the order of the stream. Throws unavailable as clip_gradients().
-  void scale_gradients(double factor);
+  void scale_gradients(double factor) const;
 
   // Returns whether no gradient is infinite or NaN on any rank. The result is the same on all ranks. The call is
   // collective with ShardOptimizer and LocalSgd. On a GPU, it blocks until the result is known. Throws as
   // require_synchronized(), or unavailable as clip_gradients().
-  bool gradients_are_finite(CallSite site = CallSite::current());
+  bool gradients_are_finite(CallSite site = CallSite::current()) const;
 
   // This is a collective call. It gives all ranks the model buffers of rank `root` (DataParallelOptions). Call it
   // before a forward pass that reads them.
-  void broadcast_buffers(int root = 0, CallSite site = CallSite::current());
+  void broadcast_buffers(int root = 0, CallSite site = CallSite::current()) const;
 
   // With UnusedParameters::find or static_graph, returns the parameters that no rank has used up to the last finish(),
   // in ascending order. An optimizer should leave them unchanged.
@@ -254,7 +237,7 @@ class DDP_EXPORT DistributedDataParallel {
 
   // With ShardOptimizer this call is collective: it gives every rank the pieces that the other ranks own. An optimizer
   // must end its step with it. Without ShardOptimizer it does nothing. On a GPU, it works in the order of the stream.
-  void share_parameters(CallSite site = CallSite::current());
+  void share_parameters(CallSite site = CallSite::current()) const;
 
   std::size_t bucket_count() const;
   // Returns the parameters in each bucket. The buckets are in the order in which they are reduced.
@@ -262,17 +245,39 @@ class DDP_EXPORT DistributedDataParallel {
 
   // Returns statistics of the synchronised steps so far, or since reset_statistics().
   const StepStatistics& statistics() const;
-  void reset_statistics();
+  void reset_statistics() const;
 
   // This is a collective call. Returns the hash of this rank's parameter bytes, including frozen parameters. Throws
   // mismatch, naming the ranks, unless all ranks have the same hash.
-  std::uint64_t verify_parameters(CallSite site = CallSite::current());
+  std::uint64_t verify_parameters(CallSite site = CallSite::current()) const;
 
   // Returns the internal object that the library's other parts use.
   internal::DataParallelEngine& engine() const { return *engine_; }
 
  private:
   std::shared_ptr<internal::DataParallelEngine> engine_;
+};
+
+// Refers to a parameter of a DistributedDataParallel, of which it keeps a handle. This is a value type. The thread
+// rules are those of the functions of the same names there.
+class DDP_EXPORT Parameter {
+ public:
+  Parameter(const DistributedDataParallel& data_parallel, std::size_t index)
+      : data_parallel_(data_parallel), index_(index) {}
+
+  std::size_t index() const { return index_; }
+  const Tensor& values() const;
+  Buffer gradient() const;
+  template <typename T>
+  std::span<T> gradient() const {
+    return gradient().as<T>();
+  }
+  void mark_ready(CallSite site = CallSite::current()) const;
+  void wait() const;
+
+ private:
+  DistributedDataParallel data_parallel_;
+  std::size_t index_;
 };
 
 }  // namespace ddp

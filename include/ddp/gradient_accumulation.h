@@ -7,8 +7,8 @@
 
 namespace ddp {
 
-// While it lives, finish() does not synchronise. DistributedDataParallel::no_sync() makes it, and the
-// DistributedDataParallel must outlive it. It may be nested.
+// While it lives, finish() does not synchronise. DistributedDataParallel::no_sync() makes it. It keeps a handle of the
+// DistributedDataParallel, and may be nested.
 class [[nodiscard]] DDP_EXPORT NoSync {
  public:
   ~NoSync();
@@ -17,16 +17,16 @@ class [[nodiscard]] DDP_EXPORT NoSync {
 
  private:
   friend class DistributedDataParallel;
-  explicit NoSync(DistributedDataParallel& data_parallel);
-  DistributedDataParallel& data_parallel_;
+  explicit NoSync(const DistributedDataParallel& data_parallel);
+  const DistributedDataParallel data_parallel_;
 };
 
 // Counts micro-steps. The gradients of a window add up on each rank and are synchronised once, at its end. They are
 // then the mean over all ranks and all micro-steps of the window, so the program must not scale the loss. If the data
 // end in the middle of a window, the window is synchronised like any other, and divided by the micro-steps that it has.
 //
-// DistributedDataParallel::accumulate() makes it, and the DistributedDataParallel must outlive it. All ranks must end
-// their windows in the same step. For ranks with different numbers of batches see join.h. Use it from one thread.
+// DistributedDataParallel::accumulate() makes it, and it keeps a handle of the DistributedDataParallel. All ranks must
+// end their windows in the same step. For ranks with different numbers of batches see join.h. Use it from one thread.
 //
 //   ddp::Accumulation window = data_parallel.accumulate(4);
 //   for (std::size_t i = 0; i < batches.size(); ++i) {
@@ -55,10 +55,10 @@ class [[nodiscard]] DDP_EXPORT Accumulation {
 
  private:
   friend class DistributedDataParallel;
-  Accumulation(DistributedDataParallel& data_parallel, std::int64_t micro_steps);
+  Accumulation(const DistributedDataParallel& data_parallel, std::int64_t micro_steps);
   void end_window();
 
-  DistributedDataParallel& data_parallel_;
+  const DistributedDataParallel data_parallel_;
   const std::int64_t micro_steps_;
   std::int64_t done_ = 0;             // micro-steps of this window, including the current one
   std::int64_t finished_before_ = 0;  // number of finished steps at begin()

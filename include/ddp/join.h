@@ -39,7 +39,7 @@ struct JoinOptions {
 //
 // Join does not work with LocalSgd, whose ranks step by themselves: begin_step() throws invalid_argument.
 //
-// All ranks must make one. Use it from one thread. The objects that it refers to must outlive it.
+// All ranks must make one. Use it from one thread. It keeps a handle of the DistributedDataParallel.
 //
 //   ddp::Join join(data_parallel, [&] { optimizer.step(); });
 //   for (const Batch& batch : my_batches) {
@@ -50,7 +50,8 @@ struct JoinOptions {
 class DDP_EXPORT Join {
  public:
   // Throws invalid_argument with ShardOptimizer but without `step`, because every rank owns a part of the parameters.
-  explicit Join(DistributedDataParallel& data_parallel, std::function<void()> step = nullptr, JoinOptions options = {});
+  explicit Join(const DistributedDataParallel& data_parallel, std::function<void()> step = nullptr,
+                JoinOptions options = {});
   ~Join();
   Join(const Join&) = delete;
   Join& operator=(const Join&) = delete;
@@ -76,7 +77,7 @@ class DDP_EXPORT Join {
   void shadow(std::int64_t window_steps);
   void take_from_last();
 
-  DistributedDataParallel& data_parallel_;
+  const DistributedDataParallel data_parallel_;
   const std::function<void()> step_;
   const JoinOptions options_;
   std::int64_t steps_ = 0;

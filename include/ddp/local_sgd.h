@@ -16,8 +16,8 @@ struct LocalSgdOptions {
 // While it lives, finish() averages gradients during the warm-up only. Afterwards each rank's optimizer steps on its
 // own gradients. step() averages the parameters at the end of each period, which divides the communication by the
 // period. The method is that of Lin, Stich, Patel, Jaggi: Don't use large mini-batches, use local SGD,
-// arXiv:1808.07217. All ranks must use the same options. Use it from one thread. The DistributedDataParallel must
-// outlive it, and must not have ShardOptimizer (invalid_argument).
+// arXiv:1808.07217. All ranks must use the same options. Use it from one thread. It keeps a handle of the
+// DistributedDataParallel, which must not have ShardOptimizer (invalid_argument).
 //
 //   ddp::LocalSgd local(data_parallel, {.period = 8, .warmup_steps = 100});
 //   …
@@ -26,7 +26,7 @@ struct LocalSgdOptions {
 //   local.step();
 class DDP_EXPORT LocalSgd {
  public:
-  LocalSgd(DistributedDataParallel& data_parallel, LocalSgdOptions options);
+  LocalSgd(const DistributedDataParallel& data_parallel, LocalSgdOptions options);
   // The destructor does not average, so call average() at the end of training.
   ~LocalSgd();
   LocalSgd(const LocalSgd&) = delete;
@@ -47,7 +47,7 @@ class DDP_EXPORT LocalSgd {
   void follow();
 
  private:
-  DistributedDataParallel& data_parallel_;
+  const DistributedDataParallel data_parallel_;
   const LocalSgdOptions options_;
   std::array<std::int64_t, 1> steps_ = {0};
 };

@@ -39,14 +39,14 @@ class DDP_EXPORT LossScaler {
 
   // Divides the gradients themselves, for an optimizer of the program. Throws invalid_argument if some are f16, in
   // which small values would vanish again.
-  bool unscale(DistributedDataParallel& data_parallel, CallSite site = CallSite::current());
+  bool unscale(const DistributedDataParallel& data_parallel, CallSite site = CallSite::current());
 
   // Returns the scale and the steps since it changed as the tensor "loss_scaler", for checkpoints.
   Tensor state() { return {"loss_scaler", state_, {2}}; }
 
  private:
   // Returns the factor for this step's gradients, or 0 if the step must be skipped.
-  double adapt(DistributedDataParallel& data_parallel);
+  double adapt(const DistributedDataParallel& data_parallel);
 
   LossScalerOptions options_;
   std::array<double, 2> state_;

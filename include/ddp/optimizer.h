@@ -44,7 +44,7 @@ struct AdamOptions {
 // For parameters in GPU memory, the state is there too. All functions put their work on the stream of the
 // DistributedDataParallel, and the host does not wait.
 //
-// Use it from one thread. The DistributedDataParallel must outlive it.
+// Use it from one thread. It keeps a handle of the DistributedDataParallel.
 //
 //   ddp::Optimizer optimizer(data_parallel, ddp::AdamOptions{.learning_rate = 3e-4, .weight_decay = 0.1});
 //   …
@@ -56,7 +56,7 @@ class DDP_EXPORT Optimizer {
 
   // Throws invalid_argument if an option is out of range, as PyTorch's optimizers do. Throws unavailable if the
   // parameters are in GPU memory and the GPU's driver cannot load the library's kernels.
-  Optimizer(DistributedDataParallel& data_parallel, Options options);
+  Optimizer(const DistributedDataParallel& data_parallel, Options options);
   ~Optimizer();
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
@@ -91,7 +91,7 @@ class DDP_EXPORT Optimizer {
   // which it computes.
   bool gradients_are_scaled() const;
   void scale_next_gradients(double factor);
-  DistributedDataParallel& data_parallel() const;
+  const DistributedDataParallel& data_parallel() const;
 
   class Implementation;
   std::unique_ptr<Implementation> implementation_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ddp/buffer.h>
+#include <ddp/distributed_data_parallel.h>
 #include <ddp/export.h>
 #include <ddp/progress.h>
 
@@ -16,8 +17,6 @@
 #include <vector>
 
 namespace ddp {
-
-class DistributedDataParallel;
 
 // Undoes the first step of a loop over a DataLoader whose LoaderOptions::rehearse_last_batch points to it. The loop
 // gets the last batch of the epoch first, if its size is not that of the other batches. When it asks for the next
@@ -42,14 +41,14 @@ class DistributedDataParallel;
 // their elements. A function that takes no argument saves something, and returns the function that restores it. What a
 // program has written to files or sent to others is not undone.
 //
-// The copies are in host memory, so that the rehearsal needs no more GPU memory than the step. The objects that it
-// refers to must outlive it. Use it from one thread.
+// The copies are in host memory, so that the rehearsal needs no more GPU memory than the step. It keeps a handle of the
+// DistributedDataParallel. The other objects that it refers to must outlive it. Use it from one thread.
 class DDP_EXPORT Rehearsal {
  public:
   using Restore = std::function<void()>;
 
   template <typename... Values>
-  explicit Rehearsal(DistributedDataParallel& data_parallel, Values&&... values) : data_parallel_(&data_parallel) {
+  explicit Rehearsal(const DistributedDataParallel& data_parallel, Values&&... values) : data_parallel_(data_parallel) {
     undo_model(data_parallel);
     (undo(std::forward<Values>(values)), ...);
   }
@@ -67,7 +66,7 @@ class DDP_EXPORT Rehearsal {
   bool was_made() const { return was_made_; }
 
  private:
-  void undo_model(DistributedDataParallel& data_parallel);
+  void undo_model(const DistributedDataParallel& data_parallel);
   void undo_tensors(std::vector<TensorShard> tensors);
 
   template <typename T>
@@ -93,7 +92,7 @@ class DDP_EXPORT Rehearsal {
     }
   }
 
-  DistributedDataParallel* data_parallel_;
+  const DistributedDataParallel data_parallel_;
   std::vector<std::function<Restore()>> saves_;
   std::vector<Restore> restores_;
   std::optional<PhaseScope> phase_;

@@ -152,6 +152,12 @@ class ModuleReducer::Implementation : public std::enable_shared_from_this<Implem
     adapter_.tell_gradients([this](std::size_t i) { return parameters_[i].tensor.grad().defined(); });
   }
 
+  // The program may keep a handle of `core`.
+  ~Implementation() {
+    adapter_.on_step_end(nullptr);
+    adapter_.tell_gradients(nullptr);
+  }
+
   // The hooks refer to this object weakly, because a module may outlive its reducer. The function is called before each
   // use of the parameters. The program may have given them other memory (torch::load, Module::to), which removes their
   // hooks.

@@ -11,10 +11,11 @@
 
 namespace ddp {
 
-// Refers to a DistributedDataParallel, which must outlive it. Use it from one thread.
+// Keeps a handle of a DistributedDataParallel. Functions that it sets must not keep a handle, or the object never ends.
+// A null function removes the previous one. Use it from one thread.
 class DDP_EXPORT FrameworkAdapter {
  public:
-  explicit FrameworkAdapter(DistributedDataParallel& data_parallel) : data_parallel_(data_parallel) {}
+  explicit FrameworkAdapter(const DistributedDataParallel& data_parallel) : data_parallel_(data_parallel) {}
 
   // Sets a function that is called when a synchronised step has ended, also if Join runs the step for a rank without
   // data. The function must set the framework's gradients to those of the buckets. It runs on the thread that ends the
@@ -46,7 +47,7 @@ class DDP_EXPORT FrameworkAdapter {
   bool step_began() const;
 
  private:
-  DistributedDataParallel& data_parallel_;
+  const DistributedDataParallel data_parallel_;
 };
 
 }  // namespace ddp

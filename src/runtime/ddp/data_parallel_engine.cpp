@@ -259,7 +259,7 @@ void DataParallelEngine::end_rehearsal() {
 // A rank without data still has the gradients of its last step, which do not count in another rank's step.
 void DataParallelEngine::tell_gradients(std::function<bool(std::size_t parameter)> has_gradient) {
   reducer_.has_gradient = [this, has_gradient = std::move(has_gradient)](std::size_t parameter) {
-    return !is_shadow_ && has_gradient(parameter);
+    return !is_shadow_ && has_gradient && has_gradient(parameter);
   };
 }
 

@@ -36,24 +36,24 @@ std::span<const Tensor> DistributedDataParallel::parameters() const {
 }
 
 const Tensor& Parameter::values() const {
-  return data_parallel_->parameters()[index_];
+  return data_parallel_.parameters()[index_];
 }
 Buffer Parameter::gradient() const {
-  return data_parallel_->gradient(index_);
+  return data_parallel_.gradient(index_);
 }
 void Parameter::mark_ready(CallSite site) const {
-  data_parallel_->mark_ready(index_, site);
+  data_parallel_.mark_ready(index_, site);
 }
 void Parameter::wait() const {
-  data_parallel_->wait(index_);
+  data_parallel_.wait(index_);
 }
 
-Parameter DistributedDataParallel::parameter(std::size_t index) {
+Parameter DistributedDataParallel::parameter(std::size_t index) const {
   engine_->require_parameter(index, "parameter");
   return {*this, index};
 }
 
-Parameter DistributedDataParallel::parameter(std::string_view name) {
+Parameter DistributedDataParallel::parameter(std::string_view name) const {
   const auto found = std::ranges::find(parameters(), name, &Tensor::name);
   if (found == parameters().end()) {
     std::vector<std::string> names;
@@ -69,25 +69,25 @@ Buffer DistributedDataParallel::gradient(std::size_t index) const {
   return engine_->reducer().gradient(index).data;
 }
 
-void DistributedDataParallel::zero_gradients() {
+void DistributedDataParallel::zero_gradients() const {
   engine_->zero_gradients();
 }
 
-void DistributedDataParallel::mark_ready(std::size_t index, CallSite site) {
+void DistributedDataParallel::mark_ready(std::size_t index, CallSite site) const {
   const CalledFrom here(site);
   engine_->mark_ready(index);
 }
 
-void DistributedDataParallel::wait(std::size_t index) {
+void DistributedDataParallel::wait(std::size_t index) const {
   engine_->wait(index);
 }
 
-void DistributedDataParallel::finish(CallSite site) {
+void DistributedDataParallel::finish(CallSite site) const {
   const CalledFrom here(site);
   engine_->finish();
 }
 
-void DistributedDataParallel::abandon_step(CallSite site) {
+void DistributedDataParallel::abandon_step(CallSite site) const {
   const CalledFrom here(site);
   engine_->abandon_step();
 }
@@ -96,14 +96,14 @@ bool DistributedDataParallel::synchronizes() const {
   return engine_->synchronizes();
 }
 
-NoSync DistributedDataParallel::no_sync() {
+NoSync DistributedDataParallel::no_sync() const {
   if (engine_->step_began()) {
     refuse("no_sync: gradients of this step were marked ready and may be in flight. Call no_sync() before backward.");
   }
   return NoSync(*this);
 }
 
-Accumulation DistributedDataParallel::accumulate(std::int64_t micro_steps) {
+Accumulation DistributedDataParallel::accumulate(std::int64_t micro_steps) const {
   return Accumulation(*this, micro_steps);
 }
 
@@ -111,12 +111,12 @@ void DistributedDataParallel::require_synchronized(std::string_view what) const 
   engine_->require_synchronized(what);
 }
 
-void DistributedDataParallel::broadcast_buffers(int root, CallSite site) {
+void DistributedDataParallel::broadcast_buffers(int root, CallSite site) const {
   const CalledFrom here(site);
   broadcast_all(group(), engine_->model_buffers(), root, engine_->stream());
 }
 
-double DistributedDataParallel::clip_gradients(double max_norm, CallSite site) {
+double DistributedDataParallel::clip_gradients(double max_norm, CallSite site) const {
   const CalledFrom here(site);
   if (!(max_norm > 0)) {
     refuse("clip_gradients: the norm to clip to must be positive, not " + std::to_string(max_norm));
@@ -130,12 +130,12 @@ double DistributedDataParallel::clip_gradients(double max_norm, CallSite site) {
   return norm;
 }
 
-void DistributedDataParallel::scale_gradients(double factor) {
+void DistributedDataParallel::scale_gradients(double factor) const {
   const ElementMath math = engine_->math("scale_gradients");
   for (const Buffer& gradient : engine_->owned_gradients()) math.scale(gradient, factor);
 }
 
-bool DistributedDataParallel::gradients_are_finite(CallSite site) {
+bool DistributedDataParallel::gradients_are_finite(CallSite site) const {
   const CalledFrom here(site);
   require_synchronized("gradients_are_finite");
   const bool finite = engine_->math("gradients_are_finite").are_finite(engine_->owned_gradients());
@@ -147,7 +147,7 @@ std::vector<ParameterPiece> DistributedDataParallel::owned() const {
   return engine_->owned();
 }
 
-void DistributedDataParallel::share_parameters(CallSite site) {
+void DistributedDataParallel::share_parameters(CallSite site) const {
   const CalledFrom here(site);
   engine_->share_parameters();
 }
@@ -170,11 +170,11 @@ const StepStatistics& DistributedDataParallel::statistics() const {
   return engine_->reducer().statistics();
 }
 
-void DistributedDataParallel::reset_statistics() {
+void DistributedDataParallel::reset_statistics() const {
   engine_->reset_statistics();
 }
 
-std::uint64_t DistributedDataParallel::verify_parameters(CallSite site) {
+std::uint64_t DistributedDataParallel::verify_parameters(CallSite site) const {
   const CalledFrom here(site);
   std::vector<Tensor> all(parameters().begin(), parameters().end());
   all.insert(all.end(), engine_->frozen().begin(), engine_->frozen().end());

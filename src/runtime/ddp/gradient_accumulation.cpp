@@ -10,7 +10,7 @@ namespace ddp {
 
 using namespace internal;
 
-NoSync::NoSync(DistributedDataParallel& data_parallel) : data_parallel_(data_parallel) {
+NoSync::NoSync(const DistributedDataParallel& data_parallel) : data_parallel_(data_parallel) {
   data_parallel_.engine().begin_no_sync();
 }
 
@@ -18,7 +18,7 @@ NoSync::~NoSync() {
   data_parallel_.engine().end_no_sync();
 }
 
-Accumulation::Accumulation(DistributedDataParallel& data_parallel, std::int64_t micro_steps)
+Accumulation::Accumulation(const DistributedDataParallel& data_parallel, std::int64_t micro_steps)
     : data_parallel_(data_parallel), micro_steps_(micro_steps) {
   if (micro_steps < 1) {
     throw Error(ErrorKind::invalid_argument,

@@ -14,7 +14,7 @@ namespace ddp {
 
 using namespace internal;
 
-Join::Join(DistributedDataParallel& data_parallel, std::function<void()> step, JoinOptions options)
+Join::Join(const DistributedDataParallel& data_parallel, std::function<void()> step, JoinOptions options)
     : data_parallel_(data_parallel), step_(std::move(step)), options_(options) {
   if (!step_) data_parallel.engine().require_compatible(Feature::join_without_step);
   data_parallel.engine().begin_join();

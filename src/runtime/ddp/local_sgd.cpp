@@ -11,7 +11,7 @@ namespace ddp {
 
 using namespace internal;
 
-LocalSgd::LocalSgd(DistributedDataParallel& data_parallel, LocalSgdOptions options)
+LocalSgd::LocalSgd(const DistributedDataParallel& data_parallel, LocalSgdOptions options)
     : data_parallel_(data_parallel), options_(options) {
   if (options.period < 1 || options.warmup_steps < 0) {
     throw Error(ErrorKind::invalid_argument, "LocalSgd: period must be 1 or more (" + std::to_string(options.period) +

@@ -38,7 +38,7 @@ bool LossScaler::unscale(Optimizer& optimizer, CallSite site) {
   return factor != 0;
 }
 
-bool LossScaler::unscale(DistributedDataParallel& data_parallel, CallSite site) {
+bool LossScaler::unscale(const DistributedDataParallel& data_parallel, CallSite site) {
   const CalledFrom here(site);
   for (const Tensor& parameter : data_parallel.parameters()) {
     if (parameter.data.type != DataType::f16) continue;
@@ -51,7 +51,7 @@ bool LossScaler::unscale(DistributedDataParallel& data_parallel, CallSite site) 
   return factor != 0;
 }
 
-double LossScaler::adapt(DistributedDataParallel& data_parallel) {
+double LossScaler::adapt(const DistributedDataParallel& data_parallel) {
   const bool is_finite = data_parallel.gradients_are_finite();
   if (data_parallel.engine().is_rehearsing()) return is_finite ? 1 / scale() : 0;
   if (!is_finite) {

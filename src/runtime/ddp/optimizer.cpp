@@ -27,7 +27,7 @@ const char* moment_name(const Optimizer::Options& options, int moment) {
 
 class Optimizer::Implementation {
  public:
-  Implementation(DistributedDataParallel& data_parallel_, Options options_)
+  Implementation(const DistributedDataParallel& data_parallel_, Options options_)
       : data_parallel(data_parallel_),
         options(options_),
         rate{std::visit([](const auto& chosen) { return chosen.learning_rate; }, options)},
@@ -108,7 +108,7 @@ class Optimizer::Implementation {
 
   bool is_scaled() const { return scaled && scaled->step == data_parallel.engine().finished_steps(); }
 
-  DistributedDataParallel& data_parallel;
+  const DistributedDataParallel data_parallel;
   Options options;
   std::array<double, 1> rate;
   // Holds the factor for the gradients of one step, and the number of that step.
@@ -183,7 +183,7 @@ class Optimizer::Implementation {
   std::vector<std::int64_t> stepped_in;  // by parameter: how many steps were finished when step(index) was called last
 };
 
-Optimizer::Optimizer(DistributedDataParallel& data_parallel, Options options)
+Optimizer::Optimizer(const DistributedDataParallel& data_parallel, Options options)
     : implementation_(std::make_unique<Implementation>(data_parallel, options)) {
   data_parallel.engine().add_optimizer(this);
 }
@@ -225,7 +225,7 @@ void Optimizer::scale_next_gradients(double factor) {
   implementation_->scaled = {implementation_->data_parallel.engine().finished_steps(), factor};
 }
 
-DistributedDataParallel& Optimizer::data_parallel() const {
+const DistributedDataParallel& Optimizer::data_parallel() const {
   return implementation_->data_parallel;
 }
 

@@ -51,8 +51,8 @@ class SavedTensors {
 
 Rehearsal::~Rehearsal() = default;
 
-void Rehearsal::undo_model(DistributedDataParallel& data_parallel) {
-  saves_.push_back([&data_parallel]() -> Restore {
+void Rehearsal::undo_model(const DistributedDataParallel& data_parallel) {
+  saves_.push_back([data_parallel]() -> Restore {
     DataParallelEngine& engine = data_parallel.engine();
     const auto state = std::make_shared<SavedTensors>(engine);
     const auto gradients = std::make_shared<SavedTensors>(engine);
@@ -74,7 +74,7 @@ void Rehearsal::undo_model(DistributedDataParallel& data_parallel) {
 
 void Rehearsal::undo_tensors(std::vector<TensorShard> tensors) {
   saves_.push_back([this, tensors = std::move(tensors)]() -> Restore {
-    const auto saved = std::make_shared<SavedTensors>(data_parallel_->engine());
+    const auto saved = std::make_shared<SavedTensors>(data_parallel_.engine());
     for (const TensorShard& tensor : tensors) saved->add(tensor.data);
     return [saved] { saved->restore(); };
   });
@@ -82,7 +82,7 @@ void Rehearsal::undo_tensors(std::vector<TensorShard> tensors) {
 
 void Rehearsal::begin(const std::string& what) {
   std::fprintf(stderr, "ddp: rank %d rehearses the last batch (%s); the step is undone afterwards\n",
-               data_parallel_->group().rank(), what.c_str());
+               data_parallel_.group().rank(), what.c_str());
   was_made_ = true;
   is_running_ = true;
   phase_.emplace(Phase::training, "rehearsal of the last batch");

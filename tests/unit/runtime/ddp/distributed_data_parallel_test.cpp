@@ -1,4 +1,8 @@
 #include <ddp/distributed_data_parallel.h>
+#include <ddp/gradient_accumulation.h>
+#include <ddp/join.h>
+#include <ddp/local_sgd.h>
+#include <ddp/optimizer.h>
 
 #include <algorithm>
 #include <cmath>
@@ -395,4 +399,45 @@ TEST_CASE("DistributedDataParallel keeps its group alive") {
   CHECK(data_parallel.group().size() == 1);
   for (const std::size_t i : {2, 1, 0}) data_parallel.mark_ready(i);
   data_parallel.finish();
+}
+
+TEST_CASE("copies of a DistributedDataParallel refer to the same object") {
+  GlooRanks(2).all_succeed([](GlooRanks::Rank& self) {
+    MixedModel model;
+    std::optional<DistributedDataParallel> first(std::in_place, self.group(), model.parameters, kBucketEach);
+    DistributedDataParallel copy = *first;
+    const Parameter bias = first->parameter("bias");
+    Optimizer optimizer(*first, SgdOptions{.learning_rate = 1});
+    const Accumulation window = first->accumulate(1);
+    require(copy.gradient(0).data == first->gradient(0).data, "another gradient");
+    expect_error(ErrorKind::invalid_argument, {"already open"}, [&] { (void)copy.accumulate(1); });
+    first->mark_ready(2);
+    expect_error(ErrorKind::invalid_argument, {"already complete"}, [&] { copy.mark_ready(2); });
+    const DistributedDataParallel moved = std::move(*first);
+    first.reset();
+    bias.gradient<float>()[2] = static_cast<float>(2 * self.rank());
+    moved.mark_ready(0);
+    bias.mark_ready();
+    copy.finish();
+    optimizer.step();
+    require(bias.values().data.as<float>()[2] == -1, "no step of the optimizer");
+    require(moved.statistics().steps == 1 && &moved.engine() == &copy.engine(), "another object");
+    self.group().barrier().wait();
+  });
+}
+
+TEST_CASE("an object that keeps a DistributedDataParallel keeps its state") {
+  ScriptedGroup scripted;
+  MixedModel model;
+  const auto make = [&] { return DistributedDataParallel(scripted.group, model.parameters); };
+  const Parameter bias = make().parameter("bias");
+  bias.mark_ready();
+  expect_error(ErrorKind::invalid_argument, {"'bias'", "already complete"}, [&] { bias.mark_ready(); });
+  Optimizer optimizer(make(), SgdOptions{});
+  expect_error(ErrorKind::invalid_argument, {"finish() was not called"}, [&] { optimizer.step(); });
+  Join join(make());
+  join.begin_step();
+  CHECK(join.active_ranks() == std::vector<int>{0});
+  LocalSgd local(make(), {.period = 1});
+  CHECK(local.step());
 }
