@@ -291,7 +291,7 @@ def not_ours() -> None:
 def pytorch_meets() -> None:
     work = ("import sys\ntry: import torch.distributed as d, torch\nexcept ImportError: sys.exit(77)\n"
             "d.init_process_group('gloo')\nones = torch.ones(3)\nd.all_reduce(ones)\nassert ones.tolist() == [2, 2, 2]\n"
-            "d.barrier()")
+            "d.barrier()\nd.destroy_process_group()")  # else a thread of PyTorch may still run when the process exits
     with Store() as store:
         reported = dict(word.strip(",").split("=") for word in store.err().split() if "=" in word)
         ranks = [subprocess.Popen([INTERPRETER, "-c", work], stderr=subprocess.PIPE, text=True,
