@@ -61,10 +61,10 @@ std::vector<KeptImage> images_among(const std::vector<std::string>& names) {
 // Writes an image. Its functions throw what has gone wrong.
 class Writer {
  public:
-  Writer(const ImageTask& task, const std::atomic<bool>& is_urgent)
+  Writer(const ImageTask& task, ImageProgress& progress)
       : task_(task),
         memory_(task.descriptor),
-        is_urgent_(is_urgent),
+        progress_(progress),
         image_{task.job_began, task.step.attempt, task.step.step, task.step.world, false},
         staging_(task.directory + "/" + std::string(kStaging) + name_of(image_)) {}
 
@@ -120,7 +120,8 @@ class Writer {
   // which may have been killed.
   void write_file(const KeptState& state, const std::string& name) {
     const std::string path = staging_ + "/" + name;
-    const std::string part = path + std::string(kPart) + (is_urgent_ ? "." + base::hex64(base::random64()) : "");
+    const std::string part =
+        path + std::string(kPart) + (progress_.is_urgent ? "." + base::hex64(base::random64()) : "");
     if (::access(path.c_str(), F_OK) == 0) return;
     const base::UniqueFd file(::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (!file && errno == EEXIST) return;
@@ -149,7 +150,8 @@ class Writer {
       if (!memory_.read(state.area, state.place, at, piece)) throw Overtaken();
       if (!wire::write_at(file, wire::kImageDataAt + at, piece) || ::fdatasync(file) != 0) fail(path);
       written_ += piece.size();
-      if (!is_urgent_)
+      ++progress_.pieces;
+      if (!progress_.is_urgent)
         std::this_thread::sleep_for(std::min<Clock::duration>(Clock::now() - began, limits::kImagePause));
     }
     if (::fsync(file) != 0) fail(path);
@@ -224,7 +226,7 @@ class Writer {
 
   const ImageTask& task_;
   const wire::StateFile memory_;
-  const std::atomic<bool>& is_urgent_;
+  ImageProgress& progress_;
   KeptImage image_;
   const std::string staging_;
   const Clock::time_point began_ = Clock::now();
@@ -285,8 +287,8 @@ base::Result<std::vector<KeptImage>> list_images(const std::string& directory) {
   return images_among(names);
 }
 
-WrittenImage write_image(const ImageTask& task, const std::atomic<bool>& is_urgent) {
-  return Writer(task, is_urgent).write();
+WrittenImage write_image(const ImageTask& task, ImageProgress& progress) {
+  return Writer(task, progress).write();
 }
 
 }  // namespace ddp::launcher

@@ -52,8 +52,13 @@ struct WrittenImage {
   std::chrono::milliseconds time{0};      // that it has taken, or would have
 };
 
-// Writes this node's part of an image. Who writes the last part names the image, and removes older ones. While
-// `is_urgent` is false, half of the time is left to others that use the disk.
-WrittenImage write_image(const ImageTask& task, const std::atomic<bool>& is_urgent);
+// Is shared with the thread that writes.
+struct ImageProgress {
+  std::atomic<bool> is_urgent = false;    // while it is false, half of the time is left to others that use the disk
+  std::atomic<std::uint64_t> pieces = 0;  // that were written
+};
+
+// Writes this node's part of an image. Who writes the last part names the image, and removes older ones.
+WrittenImage write_image(const ImageTask& task, ImageProgress& progress);
 
 }  // namespace ddp::launcher

@@ -12,20 +12,32 @@
 
 namespace ddp::launcher {
 
-using Clock = std::chrono::steady_clock;
-
-void ImageWriter::write_newest(const StateMemory& states, const Placement& placement) {
+void ImageWriter::write_newest(const StateMemory& states, const Placement& placement, Clock::time_point now) {
   if (directory_.empty()) return;
   learn(states);
-  if (writing_) return;
+  if (writing_) return check_progress(now);
   auto newest = newest_step_of(states.kept(), states.areas());
-  if (newest && Step(newest->attempt, newest->step) > step_) begin(states, placement, std::move(*newest));
+  if (newest && Step(newest->attempt, newest->step) > step_) {
+    begin(states, placement, std::move(*newest));
+    moved_at_ = now;
+    has_warned_of_hang_ = false;
+  }
+}
+
+// A file system that hangs must not stop the images without a word.
+void ImageWriter::check_progress(Clock::time_point now) {
+  if (const std::uint64_t pieces = progress_->pieces; std::exchange(pieces_, pieces) != pieces) {
+    moved_at_ = now;
+    has_warned_of_hang_ = false;
+  }
+  if (now - moved_at_ < limits::kStateTime || std::exchange(has_warned_of_hang_, true)) return;
+  log_({LogLevel::warning, LogSource::job, image_hangs_text(step_.second, directory_)});
 }
 
 void ImageWriter::begin(const StateMemory& states, const Placement& placement, KeptStep step) {
   step_ = {step.attempt, step.step};
   const ImageTask task{directory_, placement.job_began, states.descriptor(), std::move(step)};
-  writing_.emplace([task, is_urgent = is_urgent_] { return write_image(task, *is_urgent); });
+  writing_.emplace([task, progress = progress_] { return write_image(task, *progress); });
 }
 
 void ImageWriter::learn(const StateMemory& states) {
@@ -45,7 +57,7 @@ void ImageWriter::learn(const StateMemory& states) {
   if (written->is_complete) complete_ = step_;
   if (written->newest) newest_ = written->newest->step;
   // At the end, parts of several steps are written, of which most are not complete.
-  if (*is_urgent_) return;
+  if (progress_->is_urgent) return;
   in_vain_ = written->newest || written->is_overtaken ? 0 : in_vain_ + 1;
   if (in_vain_ == limits::kImagesInVain) {
     log_({LogLevel::warning, LogSource::job, never_complete_text(directory_)});
@@ -55,7 +67,7 @@ void ImageWriter::learn(const StateMemory& states) {
 void ImageWriter::finish(const StateMemory& states, const Placement& placement,
                          const std::function<bool()>& interrupted) {
   if (directory_.empty()) return;
-  *is_urgent_ = true;
+  progress_->is_urgent = true;
   const auto until = Clock::now() + limits::kStateTime;
   const auto is_over = [&] {
     const bool is_written = wait(until, interrupted);

@@ -14,6 +14,7 @@
 #include "base/exit_status.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "launcher/limits.h"
 #include "launcher/run/process/clone_process.h"
 #include "launcher/run/process/image_directory.h"
 #include "launcher/start/plan/start_failure.h"
@@ -113,6 +114,10 @@ inline std::string image_failed_text(std::int64_t step, const std::string& direc
   return "step " + std::to_string(step) + " is not in --image-dir=" + directory + ": " + reason;
 }
 inline constexpr const char* kNoMoreWaitText = "the launcher does not wait for it any longer";
+inline std::string image_hangs_text(std::int64_t step, const std::string& directory) {
+  return "--image-dir=" + directory + " has taken nothing of step " + std::to_string(step) + " for " +
+         base::human_duration(limits::kStateTime) + ": its file system may hang. No image is written meanwhile";
+}
 inline std::string image_written_text(std::int64_t step, const std::string& directory, const WrittenImage& written) {
   const std::string what = written.is_overtaken  ? " was overwritten before it was in "
                            : written.is_complete ? " is in "

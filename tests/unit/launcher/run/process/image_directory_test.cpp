@@ -44,9 +44,9 @@ struct Node {
     keeps(0, 10, step, StateKind::whole, "all at " + std::to_string(step));
   }
   WrittenImage write(const std::string& directory, std::int64_t job_began = 1000) const {
-    const std::atomic<bool> is_urgent = true;
-    return write_image({directory, job_began, memory.descriptor(), newest_step_of(memory.kept(), 2).value()},
-                       is_urgent);
+    ImageProgress progress;
+    progress.is_urgent = true;
+    return write_image({directory, job_began, memory.descriptor(), newest_step_of(memory.kept(), 2).value()}, progress);
   }
 };
 
@@ -121,10 +121,11 @@ TEST_CASE("the final image may lack one step of a lost rank") {
   const Node lost{0, 4};
   const Node survivor{2, 4};
   const auto write_last = [&](const Node& node) {
-    const std::atomic<bool> is_urgent = true;
+    ImageProgress progress;
+    progress.is_urgent = true;
     WrittenImage written;
     for (auto& step : last_steps_of(node.memory.kept(), 2))
-      written = write_image({directory.path(), 1000, node.memory.descriptor(), step}, is_urgent);
+      written = write_image({directory.path(), 1000, node.memory.descriptor(), step}, progress);
     return written;
   };
   lost.keeps(0, 2, 5, StateKind::early, "early 0");
@@ -206,8 +207,9 @@ TEST_CASE("a state that programs overwrite during the copy gives no image") {
   node.keeps_step(5);
   ImageTask task{directory.path(), 1000, node.memory.descriptor(), newest_step_of(node.memory.kept(), 2).value()};
   node.keeps(0, 10, 8, StateKind::whole, "all at 8");
-  const std::atomic<bool> is_urgent = true;
-  const WrittenImage written = write_image(task, is_urgent);
+  ImageProgress progress;
+  progress.is_urgent = true;
+  const WrittenImage written = write_image(task, progress);
   CHECK(written.is_overtaken);
   CHECK(written.failure.empty());
   CHECK(names_in(directory.path()).empty());

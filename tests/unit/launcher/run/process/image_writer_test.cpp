@@ -1,12 +1,15 @@
 #include "launcher/run/process/image_writer.h"
 
 #include <poll.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/catch.h"
@@ -14,6 +17,7 @@
 #include "wire/state_file.h"
 
 using namespace ddp::launcher;
+using namespace std::chrono_literals;
 using ddp::wire::StateKind;
 
 namespace {
@@ -105,4 +109,30 @@ TEST_CASE("a warning says that the nodes share no directory if no image becomes 
   CHECK(std::ranges::find_if(job.lines, is_warning)->text ==
         "no image in --image-dir=" + job.directory.path() +
             "/images becomes complete: all nodes must share that directory");
+}
+
+TEST_CASE("a directory that takes nothing of an image for long is reported once, and written to when it answers") {
+  Job job;
+  job.keeps(5);
+  // The writer finds the rank's own file, and opens it to read its entry. This one has no end yet.
+  const std::string images = job.directory.path() + "/images";
+  const std::string staging = images + "/." + ddp::wire::name_of({1000, 0, 5, 1, false});
+  REQUIRE(std::filesystem::create_directories(staging));
+  const std::string fifo = staging + "/" + ddp::wire::own_file_of(0);
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  const auto begun = ImageWriter::Clock::now();
+  job.writer.write_newest(job.memory, job.placement, begun);
+  std::this_thread::sleep_for(100ms);  // it has written the other file by now
+  job.writer.write_newest(job.memory, job.placement, begun + 1s);
+  job.writer.write_newest(job.memory, job.placement, begun + 30s);
+  CHECK(job.lines.empty());
+  for (const auto passed : {31s, 32s, 90s}) job.writer.write_newest(job.memory, job.placement, begun + passed);
+  REQUIRE(job.lines.size() == 1);
+  CHECK(job.lines[0].level == LogLevel::warning);
+  CHECK(job.lines[0].text == "--image-dir=" + images +
+                                 " has taken nothing of step 5 for 30.0 s: its file system may hang. No image is "
+                                 "written meanwhile");
+  std::ofstream(fifo).close();
+  job.lines.clear();
+  job.poll_until_written();
 }
