@@ -10,6 +10,7 @@
 
 #include "base/printable.h"
 #include "launcher/limits.h"
+#include "launcher/run/ranks/worker_page.h"
 #include "wire/call_names.h"
 
 namespace ddp::launcher {
