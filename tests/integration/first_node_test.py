@@ -96,6 +96,9 @@ def nodes_that_come_later_find_the_job_at_the_endpoint(hosts: Hosts) -> None:
     job.kill(1)
     job.start(1)
     job.until_said(1, "store 10.77.0.")  # it takes part again
+    job.start(4, "--rdzv-id=other")
+    code, _, err = job.end_of(4)
+    assert code == 125 and "it belongs to job 'other', and this is job 'none' (--rdzv-id)" in err, (code, err)
     job.start(4)
     job.until_said(4, "waits until it can join")
     job.kill(1)

@@ -119,8 +119,7 @@ void DataParallelEngine::zero_gradients() {
   if (step_began()) {
     refuse(
         "zero_gradients: gradients of this step were marked ready and may be in flight. End the step with finish(), "
-        "or, "
-        "after an exception in the middle of backward, on all ranks with abandon_step().");
+        "or, after an exception in the middle of backward, on all ranks with abandon_step().");
   }
   reducer_.zero();
   is_synchronized_ = false;

