@@ -177,7 +177,7 @@ def both_killed() -> None:
         job.wait()
         eventually("the workers are gone", lambda: not any(state_of(pid) not in ("", "Z") for pid in workers))
         left, = pathlib.Path(job.folder).glob("ddp-run-*")
-        unrelated = pathlib.Path(job.folder) / "ddp-run-of-somebody"
+        unrelated = pathlib.Path(job.folder) / "ddp-run-of-another-user"
         unrelated.mkdir()
         (unrelated / "file").touch()
         code, _, err = run_job("-q", "true", environment={"TMPDIR": job.folder})
