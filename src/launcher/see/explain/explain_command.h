@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "launcher/start/cli/explain_options.h"
+#include "launcher/start/cli/subcommand_options.h"
 #include "launcher/start/log/log.h"
 
 namespace ddp::launcher {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "launcher/start/cli/report_options.h"
+#include "launcher/start/cli/subcommand_options.h"
 #include "launcher/start/log/log.h"
 
 namespace ddp::launcher {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/start/cli/store_options.h"
+#include "launcher/start/cli/subcommand_options.h"
 #include "launcher/start/log/log.h"
 
 namespace ddp::launcher {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "launcher/see/top/running_jobs.h"
-#include "launcher/start/cli/ls_options.h"
+#include "launcher/start/cli/subcommand_options.h"
 #include "launcher/start/log/log.h"
 
 namespace ddp::launcher {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "launcher/see/view/top_view.h"
-#include "launcher/start/cli/top_options.h"
+#include "launcher/start/cli/subcommand_options.h"
 #include "launcher/start/log/log.h"
 
 namespace ddp::launcher {

@@ -12,7 +12,6 @@
 #include "base/text.h"
 #include "launcher/start/cli/log_options.h"
 #include "launcher/start/cli/values.h"
-#include "launcher/start/cli/view_options.h"
 #include "launcher/start/facts/cluster_env.h"
 #include "store/server/store_limits.h"
 #include "wire/fault.h"
@@ -65,14 +64,6 @@ Take parsed_as(base::Result<Parsed> (*parse)(const std::string&), T& target) {
 template <typename Text>
 Take text(Text& target) {
   return using_value([&target](const std::string& value) { target = value; });
-}
-
-template <typename Choice, typename T>
-CLI::Option* choice(OptionSet& c, const char* name, const char* value_name, T& target, const char* help) {
-  const auto take = using_value([&target, known = base::split(kNamesOf<Choice>, ' ')](const std::string& value) {
-    target = static_cast<Choice>(std::ranges::find(known, value) - known.begin());
-  });
-  return c.choice(name, value_name, kNamesOf<Choice>, take, help);
 }
 
 constexpr int kMost = 1'000'000;
@@ -159,14 +150,14 @@ void devices(OptionSet& c, Options& o) {
   c.group("Devices");
   c.value("--gpus", "LIST", text(o.gpus),
           "Use these GPUs: indices, UUIDs or MIG names, separated by commas. [default: all visible GPUs]");
-  choice<DeviceVisibility>(c, "--device-visibility", "WHICH", o.device_visibility,
-                           "Show each worker its own GPU only (own), or all GPUs, among which LOCAL_RANK selects "
-                           "(all). [default: own for native programs; all for Python scripts and as torchrun]");
+  c.choice_of<DeviceVisibility>("--device-visibility", "WHICH", o.device_visibility,
+                                "Show each worker its own GPU only (own), or all GPUs, among which LOCAL_RANK selects "
+                                "(all). [default: own for native programs; all for Python scripts and as torchrun]");
   c.flag("--virtual-local-rank", o.virtual_local_rank,
          "Show each worker its own GPU only and set LOCAL_RANK to 0 for all of them.");
   c.flag("--oversubscribe", o.oversubscribe, "Allow more workers than GPUs; workers then share GPUs.");
-  choice<NumaBinding>(c, "--numa-binding", "HOW", o.numa_binding,
-                      "Bind each worker to the CPUs and the memory near its GPU.")
+  c.choice_of<NumaBinding>("--numa-binding", "HOW", o.numa_binding,
+                           "Bind each worker to the CPUs and the memory near its GPU.")
       ->envname("");
   c.choice("--backend", "NAME", "cpu gloo nccl mpi", text(o.backend),
            "Choose the backend of the runtime (DDP_BACKEND); of several, separated by commas, the first that works is "
@@ -216,12 +207,14 @@ void supervision(OptionSet& c, Options& o) {
   c.value("--hang-timeout", "SECONDS", parsed_as(parse_seconds, o.hang_timeout),
           "Terminate the job if a rank that others wait for makes no progress for this long. 0 disables hang "
           "detection. [default: report hangs; terminate after 30 minutes without any sign of life]");
-  choice<HangLimit>(c, "--hang-limit", "KIND", o.hang_limit,
-                    "Terminate the job after 20 times its longest pause so far without a sign of life, too (learnt). "
-                    "[default: fixed]");
-  choice<HangAction>(c, "--hang-action", "WHAT", o.hang_action,
-                     "Terminate a job that hangs after a dump of all stacks (kill), only dump the stacks (dump), or "
-                     "only report it (warn). [default: kill]");
+  c.choice_of<HangLimit>(
+      "--hang-limit", "KIND", o.hang_limit,
+      "Terminate the job after 20 times its longest pause so far without a sign of life, too (learnt). "
+      "[default: fixed]");
+  c.choice_of<HangAction>(
+      "--hang-action", "WHAT", o.hang_action,
+      "Terminate a job that hangs after a dump of all stacks (kill), only dump the stacks (dump), or "
+      "only report it (warn). [default: kill]");
   c.value(
        "--inject", "FAULT",
        [&o](const std::string& text) {
@@ -236,8 +229,8 @@ void supervision(OptionSet& c, Options& o) {
   c.value("--signals-to-handle", "NAMES", parsed_as(parse_signals, o.ending_signals),
           "Terminate the job when one of these signals arrives; separate them by commas. [default: "
           "SIGTERM,SIGINT,SIGHUP; as torchrun also SIGQUIT, which otherwise reports what all ranks do]");
-  choice<CoreDumps>(c, "--core", "LIMIT", o.core,
-                    "Set the limit of the workers' core dumps (RLIMIT_CORE). [default: inherit]");
+  c.choice_of<CoreDumps>("--core", "LIMIT", o.core,
+                         "Set the limit of the workers' core dumps (RLIMIT_CORE). [default: inherit]");
 }
 
 void console_and_files(OptionSet& c, Options& o) {
@@ -269,8 +262,27 @@ void console_and_files(OptionSet& c, Options& o) {
   c.choice("--on-sigpipe", "WHAT", "ignore end",
            using_value([&o](const std::string& what) { o.end_on_closed_console = what == "end"; }),
            "Choose what happens if the reader of the launcher's output exits. [default: ignore]");
-  choice<Color>(c, "--color", "WHEN", o.color,
-                "Choose when to print colours; auto prints them to a terminal unless NO_COLOR is set. [default: auto]");
+  c.choice_of<Color>(
+      "--color", "WHEN", o.color,
+      "Choose when to print colours; auto prints them to a terminal unless NO_COLOR is set. [default: auto]");
+}
+
+void views(OptionSet& c, Options& o) {
+  c.group("Views of the job");
+  c.flag("--live", o.live, "Show the ranks on the terminal, below the output; ddplaunch top shows them elsewhere.");
+  c.flag("--progress-line,--no-progress-line",
+         using_value([&o](const std::string& on) { o.progress_line = on == "1"; }),
+         "Show the progress that the program reports in a line below its output. [default: on for terminals]");
+  c.value("--report", "FILE", some_text(o.report_file, "a file"),
+          "Write a report of the run to this file as HTML, also after a failure; the first node writes it.");
+  c.value(
+      "--trace", "FILE", some_text(o.trace_file, "a file"),
+      "Write a timeline of all ranks to this file for Perfetto, as JSON, or compressed if it ends in .gz; the first "
+      "node writes it.");
+  c.choice_of<Recording>(
+      "--record", "WHAT", o.recording,
+      "Choose what the workers record for reports and traces: nothing (off), steps, phases and a sample of the "
+      "collectives (steps), or all of them (all). [default: steps]");
 }
 
 void reports(OptionSet& c, Options& o) {
@@ -352,7 +364,7 @@ void declare_job_options(OptionSet& command, Options& options) {
   devices(command, options);
   supervision(command, options);
   console_and_files(command, options);
-  declare_view_options(command, options);
+  views(command, options);
   reports(command, options);
   information(command);
   for_torchrun(command);

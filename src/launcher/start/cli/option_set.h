@@ -2,6 +2,7 @@
 // and the completions use them.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "launcher/start/cli/choices.h"
 
 namespace CLI {
 class App;
@@ -115,6 +117,15 @@ class OptionSet {
   // several of them, joined by commas.
   CLI::Option* choice(const std::string& names, const std::string& value_name, std::string_view choices, Take take,
                       const char* help, bool several = false);
+  // Declares an option whose value is a name of an enumeration.
+  template <typename Choice, typename T>
+  CLI::Option* choice_of(const std::string& names, const std::string& value_name, T& target, const char* help) {
+    const auto take = [&target, known = base::split(kNamesOf<Choice>, ' ')](const std::string& value) {
+      target = static_cast<Choice>(std::ranges::find(known, value) - known.begin());
+      return Mistake();
+    };
+    return choice(names, value_name, kNamesOf<Choice>, take, help);
+  }
   // Takes `count` words, verbatim, after the options.
   void program(std::size_t count, std::vector<std::string>& target);
 

@@ -100,11 +100,11 @@ class CommandLine {
     const std::string word = mode_ == CompatibilityMode::native && words_.size() > 1 ? words_[1] : "";
     const auto rest = std::span(words_).subspan(std::min<std::size_t>(2, words_.size()));
     if (word == "help") return help(rest);
-    if (word == "store") return subcommand(word, rest, declare_store_options, false);
-    if (word == "report") return subcommand(word, rest, declare_report_options, true);
-    if (word == "top") return subcommand(word, rest, declare_top_options, true);
-    if (word == "ls") return subcommand(word, rest, declare_ls_options, true);
-    if (word == "explain") return subcommand(word, rest, declare_explain_options, true);
+    if (word == "store") return subcommand<StoreOptions>(word, rest, false);
+    if (word == "report") return subcommand<ReportOptions>(word, rest, true);
+    if (word == "top") return subcommand<TopOptions>(word, rest, true);
+    if (word == "ls") return subcommand<LsOptions>(word, rest, true);
+    if (word == "explain") return subcommand<ExplainOptions>(word, rest, true);
     if (word == "bench") return bench(rest);
     if (word == "on-host") return OnHost{};
     if (word == "doctor" || word == "replay") {
@@ -194,12 +194,11 @@ class CommandLine {
 
   // Parses the words after a subcommand that starts no job.
   template <typename CommandOptions>
-  Outcome subcommand(const std::string& word, std::span<const std::string> given,
-                     void (*declare)(OptionSet& command, CommandOptions& options), bool options_follow) {
+  Outcome subcommand(const std::string& word, std::span<const std::string> given, bool options_follow) {
     name_ += " " + word;
     CommandOptions options;
     OptionSet command(false);
-    declare(command, options);
+    declare_options(command, options);
     const auto words = read_words(given, command.options(), CompatibilityMode::native, options_follow);
     if (!words) return mistake(words.error().message);
     const auto& [settings, others, help] = words.value();

@@ -5,12 +5,8 @@
 #include <string>
 #include <variant>
 
-#include "launcher/start/cli/explain_options.h"
-#include "launcher/start/cli/ls_options.h"
 #include "launcher/start/cli/options.h"
-#include "launcher/start/cli/report_options.h"
-#include "launcher/start/cli/store_options.h"
-#include "launcher/start/cli/top_options.h"
+#include "launcher/start/cli/subcommand_options.h"
 
 namespace ddp::launcher {
 

@@ -1,32 +1,12 @@
 #include "bench/bench_options.h"
 
-#include "launcher/start/cli/parse.h"
-#include "support/catch.h"
+#include "support/command_line.h"
 
 using namespace ddp::launcher;
-using Words = std::vector<std::string>;
 using ddp::bench::BenchOptions;
 using ddp::bench::parse_bench_options;
 
 namespace {
-
-ParsedCommand parse(const Words& words) {
-  std::vector<const char*> argv = {"ddplaunch"};
-  for (const std::string& word : words) argv.push_back(word.c_str());
-  return parse_command_line(static_cast<int>(argv.size()), argv.data(), {});
-}
-
-Options parsed(const Words& words) {
-  const auto command = parse(words);
-  if (const auto* error = std::get_if<UsageError>(&command)) FAIL(error->message);
-  return std::get<Options>(command);
-}
-
-std::string mistake(const Words& words) {
-  const auto command = parse(words);
-  REQUIRE(std::holds_alternative<UsageError>(command));
-  return std::get<UsageError>(command).message;
-}
 
 // Returns the options that ddp_bench reads from its arguments.
 BenchOptions read(const Words& words) {
@@ -38,7 +18,7 @@ BenchOptions read(const Words& words) {
 }  // namespace
 
 TEST_CASE("ddplaunch bench starts a job that runs ddp_bench") {
-  const Options options = parsed({"bench", "--nproc-per-node=3", "all_reduce", "broadcast", "--sizes", "4K"});
+  const Options options = parsed_as({"bench", "--nproc-per-node=3", "all_reduce", "broadcast", "--sizes", "4K"});
   CHECK(options.nproc_per_node == 3);
   CHECK(options.log.level == LogLevel::warning);
   CHECK(options.tag == "");
@@ -47,26 +27,27 @@ TEST_CASE("ddplaunch bench starts a job that runs ddp_bench") {
 }
 
 TEST_CASE("options of the launcher and of the benchmark may be mixed in any order") {
-  const Options options = parsed({"bench", "--max-bytes=1M", "--nproc_per_node", "2", "--json", "--step_factor", "2"});
+  const Options options =
+      parsed_as({"bench", "--max-bytes=1M", "--nproc_per_node", "2", "--json", "--step_factor", "2"});
   CHECK(options.nproc_per_node == 2);
   CHECK_FALSE(options.json);
   CHECK(options.command == Words{"ddp_bench", "--max-bytes", "1M", "--step-factor", "2", "--json"});
-  CHECK(parsed({"bench", "--tag=x"}).tag == "x");
+  CHECK(parsed_as({"bench", "--tag=x"}).tag == "x");
   // The words are sent to other nodes in this form.
-  CHECK(parsed({"bench", "--", "all_reduce", "--sizes", "4K"}).command ==
+  CHECK(parsed_as({"bench", "--", "all_reduce", "--sizes", "4K"}).command ==
         Words{"ddp_bench", "all_reduce", "--sizes", "4K"});
 }
 
 TEST_CASE("ddplaunch bench without arguments measures all operations") {
-  CHECK(parsed({"bench"}).command == Words{"ddp_bench"});
-  CHECK_FALSE(parsed({"./bench"}).bench);
+  CHECK(parsed_as({"bench"}).command == Words{"ddp_bench"});
+  CHECK_FALSE(parsed_as({"./bench"}).bench);
   CHECK(read({"ddp_bench"}).operations.size() == 5);
 }
 
 TEST_CASE("ddp_bench accepts the arguments that the launcher has checked") {
   const BenchOptions options =
-      read(parsed({"bench", "--sizes=4,1K,300K", "all_to_all", "--iterations=3", "--seconds=0.5", "--own-buffers",
-                   "--no-check", "--json", "--min-bytes=16", "--max-bytes=1GiB", "--step-factor=2"})
+      read(parsed_as({"bench", "--sizes=4,1K,300K", "all_to_all", "--iterations=3", "--seconds=0.5", "--own-buffers",
+                      "--no-check", "--json", "--min-bytes=16", "--max-bytes=1GiB", "--step-factor=2"})
                .command);
   CHECK(options.sizes == std::vector<std::size_t>{4, 1024, 307'200});
   CHECK(options.operations == Words{"all_to_all"});

@@ -7,10 +7,8 @@
 
 #include "base/text.h"
 #include "launcher/start/cli/job_options.h"
-#include "launcher/start/cli/report_options.h"
-#include "launcher/start/cli/store_options.h"
+#include "launcher/start/cli/subcommand_options.h"
 #include "launcher/start/cli/subcommands.h"
-#include "launcher/start/cli/top_options.h"
 #include "support/catch.h"
 #include "support/temporary_directory.h"
 
@@ -78,9 +76,9 @@ TEST_CASE("the scripts for all shells name every option and every choice") {
     const std::string script = completion_script(shell).value();
     const std::string prefix = std::string(shell) == "fish" ? "-l " : "--";
     OptionList all = job_options();
-    for (const OptionInfo& option : store_options()) all.push_back(option);
-    for (const OptionInfo& option : report_options()) all.push_back(option);
-    for (const OptionInfo& option : top_options()) all.push_back(option);
+    for (const OptionInfo& option : options_of<StoreOptions>()) all.push_back(option);
+    for (const OptionInfo& option : options_of<ReportOptions>()) all.push_back(option);
+    for (const OptionInfo& option : options_of<TopOptions>()) all.push_back(option);
     for (const OptionInfo& option : all) {
       for (const std::string& name : option.names) {
         CAPTURE(shell, name);

@@ -1,32 +1,15 @@
 #include "launcher/start/cli/log_options.h"
 
-#include <string>
-#include <variant>
-#include <vector>
-
-#include "launcher/start/cli/parse.h"
-#include "support/catch.h"
+#include "support/command_line.h"
 
 using namespace ddp::launcher;
 
 namespace {
 
-using Words = std::vector<std::string>;
-
-ParsedCommand parse(Words words, const Words& environment) {
-  std::vector<const char*> pointers = {"ddplaunch"};
-  for (const std::string& word : words) pointers.push_back(word.c_str());
-  return parse_command_line(static_cast<int>(pointers.size()), pointers.data(), environment);
-}
-
 LogLevel level(const Words& words, const Words& environment = {}) {
   Words all = words;
   all.emplace_back("p");
-  return std::get<Options>(parse(all, environment)).log.level;
-}
-
-std::string mistake(const Words& words, const Words& environment = {}) {
-  return std::get<UsageError>(parse(words, environment)).message;
+  return parsed_as(all, environment).log.level;
 }
 
 }  // namespace
@@ -56,7 +39,7 @@ TEST_CASE("an unknown log level is rejected with the list of valid levels") {
 }
 
 TEST_CASE("ddplaunch store has the same log options") {
-  const StoreOptions options = std::get<StoreOptions>(parse({"store", "-v", "--launcher-log=f"}, {"DDP_LOG=error"}));
+  const StoreOptions options = parsed_as<StoreOptions>({"store", "-v", "--launcher-log=f"}, {"DDP_LOG=error"});
   CHECK(options.log == LogSettings{LogLevel::debug, "f", false});
-  CHECK(std::get<StoreOptions>(parse({"store"}, {"DDP_LOG=error"})).log.level == LogLevel::error);
+  CHECK(parsed_as<StoreOptions>({"store"}, {"DDP_LOG=error"}).log.level == LogLevel::error);
 }

@@ -4,12 +4,10 @@
 #include <map>
 
 #include "launcher/start/cli/job_options.h"
-#include "launcher/start/cli/parse.h"
-#include "support/catch.h"
+#include "support/command_line.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp::launcher;
-using Words = std::vector<std::string>;
 
 namespace {
 
@@ -80,11 +78,7 @@ const std::map<std::string, std::string> kValues = {
 
 // The text of a warning depends on the route, but its existence does not. The remark that names the route is left out.
 Options parse(const Words& words, const Words& environment = {}) {
-  std::vector<const char*> argv{"ddplaunch"};
-  for (const std::string& word : words) argv.push_back(word.c_str());
-  const auto result = parse_command_line(static_cast<int>(argv.size()), argv.data(), environment);
-  if (const auto* error = std::get_if<UsageError>(&result)) FAIL(error->message);
-  Options options = std::get<Options>(result);
+  Options options = parsed_as(words, environment);
   std::erase_if(options.warnings,
                 [](const std::string& each) { return each.starts_with("options set by the environment"); });
   for (std::string& warning : options.warnings) warning = "a warning";

@@ -2,40 +2,13 @@
 
 #include <fstream>
 
-#include "support/catch.h"
+#include "support/command_line.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp::launcher;
 using namespace std::chrono_literals;
 
 namespace {
-
-using Words = std::vector<std::string>;
-using Outcome = ParsedCommand;
-
-Outcome parse_as(const std::string& name, const Words& words, const Words& environment = {}) {
-  std::vector<const char*> argv{name.c_str()};
-  for (const std::string& word : words) argv.push_back(word.c_str());
-  return parse_command_line(static_cast<int>(argv.size()), argv.data(), environment);
-}
-
-Options options(const Words& words, const Words& environment = {}, const std::string& name = "ddplaunch") {
-  const auto result = parse_as(name, words, environment);
-  if (const auto* error = std::get_if<UsageError>(&result)) FAIL(error->message);
-  return std::get<Options>(result);
-}
-
-std::string mistake(const Words& words, const Words& environment = {}, const std::string& name = "ddplaunch") {
-  const auto result = parse_as(name, words, environment);
-  REQUIRE(std::holds_alternative<UsageError>(result));
-  return std::get<UsageError>(result).message;
-}
-
-std::string information(const Words& words, const std::string& name = "ddplaunch") {
-  const auto result = parse_as(name, words);
-  REQUIRE(std::holds_alternative<Information>(result));
-  return std::get<Information>(result).text;
-}
 
 class ConfigFile {
  public:
@@ -69,38 +42,38 @@ TEST_CASE("a missing program is reported with the usage line") {
 }
 
 TEST_CASE("everything after the program belongs to the program") {
-  CHECK(options({"--nproc-per-node=2", "p", "--nproc-per-node=9", "-q", "--help"}).command ==
+  CHECK(parsed_as({"--nproc-per-node=2", "p", "--nproc-per-node=9", "-q", "--help"}).command ==
         Words{"p", "--nproc-per-node=9", "-q", "--help"});
-  CHECK(options({"p", "--", "-x"}).command == Words{"p", "--", "-x"});
-  CHECK(options({"--", "p", "--version"}).command == Words{"p", "--version"});
-  CHECK(options({"p", "[1,2]", "[]", "{}", "%%", "'q'", "\"", "--", "-", "", "a b", "--x=y=z"}).command ==
+  CHECK(parsed_as({"p", "--", "-x"}).command == Words{"p", "--", "-x"});
+  CHECK(parsed_as({"--", "p", "--version"}).command == Words{"p", "--version"});
+  CHECK(parsed_as({"p", "[1,2]", "[]", "{}", "%%", "'q'", "\"", "--", "-", "", "a b", "--x=y=z"}).command ==
         Words{"p", "[1,2]", "[]", "{}", "%%", "'q'", "\"", "--", "-", "", "a b", "--x=y=z"});
-  CHECK(options({"--grace", "7", "--", "-weird", "-q"}).command == Words{"-weird", "-q"});
+  CHECK(parsed_as({"--grace", "7", "--", "-weird", "-q"}).command == Words{"-weird", "-q"});
 }
 
 TEST_CASE("values with any characters reach the Options unchanged") {
   for (const char* value : {"[a,b]", "[]", "{}", "%%", "'q'", "a b", "x=y", "--quiet", "++", "/a"}) {
     CAPTURE(value);
-    CHECK(options({std::string("--gpus=") + value, "p"}).gpus == value);
+    CHECK(parsed_as({std::string("--gpus=") + value, "p"}).gpus == value);
   }
-  CHECK(options({"--tag=[${rank}]", "p"}).tag == "[${rank}]");
-  CHECK(options({"--tag=", "p"}).tag == "");
-  CHECK(options({"--tag=x", "--no-tag", "p"}).tag == "");
-  CHECK(options({"--no-tag", "--tag", "x", "p"}).tag == "x");
+  CHECK(parsed_as({"--tag=[${rank}]", "p"}).tag == "[${rank}]");
+  CHECK(parsed_as({"--tag=", "p"}).tag == "");
+  CHECK(parsed_as({"--tag=x", "--no-tag", "p"}).tag == "");
+  CHECK(parsed_as({"--no-tag", "--tag", "x", "p"}).tag == "x");
 }
 
 TEST_CASE("the last setting of a repeated option wins in any spelling") {
-  CHECK(options({"--rdzv-id=a", "--rdzv_id", "b", "p"}).run_id == "b");
-  CHECK(options({"--collapse", "--no-collapse", "p"}).collapse == false);
-  CHECK(options({"--no_collapse", "--collapse", "p"}).collapse == true);
-  CHECK(options({"--grace=1", "--shutdown-timeout=2", "p"}).grace == 2s);
-  CHECK(options({"-t", "0", "--tee=3", "p"}).tee.all == 3);
+  CHECK(parsed_as({"--rdzv-id=a", "--rdzv_id", "b", "p"}).run_id == "b");
+  CHECK(parsed_as({"--collapse", "--no-collapse", "p"}).collapse == false);
+  CHECK(parsed_as({"--no_collapse", "--collapse", "p"}).collapse == true);
+  CHECK(parsed_as({"--grace=1", "--shutdown-timeout=2", "p"}).grace == 2s);
+  CHECK(parsed_as({"-t", "0", "--tee=3", "p"}).tee.all == 3);
 }
 
 TEST_CASE("limits of the store are collected from all sources") {
   const ConfigFile file("job.toml", "store-limit = [\"keys=1\", \"connections=2\"]\n");
-  const Options all = options({"--config", file.path(), "--store-limit=keys=3", "--store_limit", "key-bytes=64", "p"},
-                              {"PET_STORE_LIMIT=connections=4,table-bytes=1MiB"});
+  const Options all = parsed_as({"--config", file.path(), "--store-limit=keys=3", "--store_limit", "key-bytes=64", "p"},
+                                {"PET_STORE_LIMIT=connections=4,table-bytes=1MiB"});
   CHECK(all.store_limits.keys == 3);
   CHECK(all.store_limits.connections == 4);
   CHECK(all.store_limits.table_bytes == std::size_t{1} << 20);
@@ -115,13 +88,15 @@ TEST_CASE("a token on the command line is an unknown option, also where abbrevia
 }
 
 TEST_CASE("options have the documented defaults") {
-  const Options defaults = options({"p"});
+  const Options defaults = parsed_as({"p"});
   CHECK(defaults.compatibility_mode == CompatibilityMode::native);
   CHECK(defaults.nproc_per_node == WorkerCount());
   CHECK(defaults.backend.empty());
   CHECK(defaults.grace == 5s);
   CHECK(defaults.device_visibility == std::nullopt);
   CHECK(defaults.color == Color::automatic);
+  CHECK(defaults.recording == Recording::steps);
+  CHECK_FALSE(defaults.live);
   CHECK_FALSE(defaults.tag.has_value());
   CHECK_FALSE(defaults.collapse.has_value());
   CHECK(defaults.log == LogSettings{});
@@ -132,14 +107,14 @@ TEST_CASE("the command line overrides variables, variables override the file, an
   const ConfigFile file("job.toml", "grace = 3\nrole = \"file\"\nquiet\nmax_restarts = 1\n");
   const Words config = {"--config", file.path(), "p"};
   const Words environment = {"PET_GRACE=4", "PET_ROLE=variable", "PET_QUIET=0"};
-  CHECK(options(config).grace == 3s);
-  CHECK(options(config).log.level == LogLevel::warning);
-  CHECK(options(config, environment).grace == 4s);
-  CHECK(options(config, environment).log.level == LogLevel::info);
-  CHECK(options(config, environment).max_restarts == 1);
-  CHECK(options({"--grace=5", "--config", file.path(), "p"}, environment).grace == 5s);
-  CHECK(options({"--grace=5", "--config", file.path(), "p"}, environment).role == "variable");
-  CHECK(options({"--quiet", "p"}, environment).log.level == LogLevel::warning);
+  CHECK(parsed_as(config).grace == 3s);
+  CHECK(parsed_as(config).log.level == LogLevel::warning);
+  CHECK(parsed_as(config, environment).grace == 4s);
+  CHECK(parsed_as(config, environment).log.level == LogLevel::info);
+  CHECK(parsed_as(config, environment).max_restarts == 1);
+  CHECK(parsed_as({"--grace=5", "--config", file.path(), "p"}, environment).grace == 5s);
+  CHECK(parsed_as({"--grace=5", "--config", file.path(), "p"}, environment).role == "variable");
+  CHECK(parsed_as({"--quiet", "p"}, environment).log.level == LogLevel::warning);
 }
 
 TEST_CASE("a TOML file has the same effect as the command line") {
@@ -147,7 +122,7 @@ TEST_CASE("a TOML file has the same effect as the command line") {
                         "# a job\n\nnproc_per_node = 4\ntag = \"[${rank}] a, b\"  # before each line\nrole = 'x'\n"
                         "tee = [\"0:1\",\n  \"12:3\"]\nlocal-ranks-filter = 0,1\nlossless = true\nno-python = false\n"
                         "rdzv-conf = \"timeout=3,is_host=1\"\nduplicate-stdout-filters = \"a,,b,c\"\n");
-  const Options read = options({"--config=" + file.path(), "p"});
+  const Options read = parsed_as({"--config=" + file.path(), "p"});
   CHECK(read.nproc_per_node == 4);
   CHECK(read.tag == "[${rank}] a, b");
   CHECK(read.role == "x");
@@ -161,26 +136,26 @@ TEST_CASE("a TOML file has the same effect as the command line") {
 
 TEST_CASE("a JSON file has the same effect, and an empty TOML file has none") {
   const ConfigFile json("job.json", R"({"nproc-per-node": 4, "tag": "", "collapse": false})");
-  CHECK(options({"--config", json.path(), "p"}).nproc_per_node == 4);
-  CHECK(options({"--config", json.path(), "p"}).tag == "");
-  CHECK(options({"--config", json.path(), "p"}).collapse == false);
-  CHECK(options({"--config", ConfigFile("a.toml", "").path(), "p"}).grace == 5s);
+  CHECK(parsed_as({"--config", json.path(), "p"}).nproc_per_node == 4);
+  CHECK(parsed_as({"--config", json.path(), "p"}).tag == "");
+  CHECK(parsed_as({"--config", json.path(), "p"}).collapse == false);
+  CHECK(parsed_as({"--config", ConfigFile("a.toml", "").path(), "p"}).grace == 5s);
 }
 
 TEST_CASE("durations may have units in each source") {
-  CHECK(options({"--hang-timeout=10m", "--save-grace", "1h30m", "--exit-timeout=500ms", "p"}).hang_timeout == 10min);
-  CHECK(options({"--save-grace", "1h30m", "p"}).save_grace == 90min);
-  CHECK(options({"p"}, {"PET_HANG_TIMEOUT=90s"}).hang_timeout == 90s);
-  CHECK(options({"p"}, {"PET_HANG_TIMEOUT=90"}).hang_timeout == 90s);
+  CHECK(parsed_as({"--hang-timeout=10m", "--save-grace", "1h30m", "--exit-timeout=500ms", "p"}).hang_timeout == 10min);
+  CHECK(parsed_as({"--save-grace", "1h30m", "p"}).save_grace == 90min);
+  CHECK(parsed_as({"p"}, {"PET_HANG_TIMEOUT=90s"}).hang_timeout == 90s);
+  CHECK(parsed_as({"p"}, {"PET_HANG_TIMEOUT=90"}).hang_timeout == 90s);
   const std::string torchrun = "torchrun";
-  CHECK(options({"--shutdown-timeout=2m", "--monitor-interval=0.1", "p"}, {}, torchrun).grace == 2min);
-  CHECK(options({"p"}, {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=1m"}, torchrun).grace == 1min);
+  CHECK(parsed_as({"--shutdown-timeout=2m", "--monitor-interval=0.1", "p"}, {}, torchrun).grace == 2min);
+  CHECK(parsed_as({"p"}, {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=1m"}, torchrun).grace == 1min);
   const ConfigFile toml("job.toml", "grace = 2m\nhang-timeout = \"1h\"\nexit-timeout = 30\n");
-  CHECK(options({"--config", toml.path(), "p"}).grace == 2min);
-  CHECK(options({"--config", toml.path(), "p"}).hang_timeout == 1h);
-  CHECK(options({"--config", toml.path(), "p"}).exit_timeout == 30s);
+  CHECK(parsed_as({"--config", toml.path(), "p"}).grace == 2min);
+  CHECK(parsed_as({"--config", toml.path(), "p"}).hang_timeout == 1h);
+  CHECK(parsed_as({"--config", toml.path(), "p"}).exit_timeout == 30s);
   const ConfigFile json("job.json", R"({"grace": "2m", "exit-timeout": 30})");
-  CHECK(options({"--config", json.path(), "p"}).grace == 2min);
+  CHECK(parsed_as({"--config", json.path(), "p"}).grace == 2min);
   CHECK(mistake({"--hang-timeout=10x", "p"}) ==
         "--hang-timeout=10x is not a time from 0 to 1000000 seconds. Use a number of seconds such as 30 or 0.5, or "
         "units as in 500ms, 90s, 10m or 1h30m. See ddplaunch --help");
@@ -202,57 +177,57 @@ TEST_CASE("error messages name the variable or the line of the file") {
 }
 
 TEST_CASE("unknown PET_ variables give warnings") {
-  CHECK(options({"p"}, {"PET_NPROC_PER_NOD=2"}).warnings.at(0).starts_with("PET_NPROC_PER_NOD has no effect"));
-  CHECK(options({"p"}, {"PET_CONFIG=x"}).warnings.at(0).starts_with("PET_CONFIG has no effect"));
+  CHECK(parsed_as({"p"}, {"PET_NPROC_PER_NOD=2"}).warnings.at(0).starts_with("PET_NPROC_PER_NOD has no effect"));
+  CHECK(parsed_as({"p"}, {"PET_CONFIG=x"}).warnings.at(0).starts_with("PET_CONFIG has no effect"));
 }
 
 TEST_CASE("a job on several nodes lists the options that variables have set") {
   const Words environment = {"PET_NNODES=2", "PET_MASTER_ADDR=head", "PET_NODE_RANK=1"};
-  CHECK(options({"p"}, environment).warnings ==
+  CHECK(parsed_as({"p"}, environment).warnings ==
         Words{"options set by the environment: PET_MASTER_ADDR=head, PET_NNODES=2, PET_NODE_RANK=1"});
-  CHECK(options({"--node-rank=0", "p"}, environment).warnings ==
+  CHECK(parsed_as({"--node-rank=0", "p"}, environment).warnings ==
         Words{"options set by the environment: PET_MASTER_ADDR=head, PET_NNODES=2"});
-  CHECK(options({"--nnodes=2", "--master-addr=head", "--node-rank=0", "p"}, environment).warnings.empty());
-  CHECK(options({"p"}, {"PET_ROLE=trainer"}).warnings.empty());
-  CHECK(options({"p"}, environment, "torchrun").warnings.empty());
+  CHECK(parsed_as({"--nnodes=2", "--master-addr=head", "--node-rank=0", "p"}, environment).warnings.empty());
+  CHECK(parsed_as({"p"}, {"PET_ROLE=trainer"}).warnings.empty());
+  CHECK(parsed_as({"p"}, environment, "torchrun").warnings.empty());
 }
 
 TEST_CASE("torchrun's compatibility mode applies when the program is called torchrun") {
   const std::string name = GENERATE("torchrun", "/usr/libexec/ddplaunch/torchrun", "./torchrun");
-  const Options read = options({"--nproc", "2", "run", "--x"}, {}, name);
+  const Options read = parsed_as({"--nproc", "2", "run", "--x"}, {}, name);
   CHECK(read.compatibility_mode == CompatibilityMode::torchrun);
   CHECK(read.nproc_per_node == 2);
   CHECK(read.command == Words{"run", "--x"});
   CHECK(read.grace == 30s);
-  CHECK(options({"p"}, {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=60"}, name).grace == 60s);
-  CHECK(options({"--grace=1", "p"}, {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=x"}, name).grace == 1s);
+  CHECK(parsed_as({"p"}, {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=60"}, name).grace == 60s);
+  CHECK(parsed_as({"--grace=1", "p"}, {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=x"}, name).grace == 1s);
   CHECK(mistake({"p"}, {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=x"}, name)
             .starts_with("TORCH_ELASTIC_SHUTDOWN_TIMEOUT=x is not a time from 0"));
-  CHECK(options({"p"}, {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=60"}).grace == 5s);
+  CHECK(parsed_as({"p"}, {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=60"}).grace == 5s);
   CHECK(information({"--help"}, name).starts_with("Usage: torchrun "));
   CHECK(mistake({"--zzzzzz", "p"}, {}, name).ends_with("See torchrun --help"));
-  CHECK(options({"p"}, {}, "torchrunner").compatibility_mode == CompatibilityMode::native);
+  CHECK(parsed_as({"p"}, {}, "torchrunner").compatibility_mode == CompatibilityMode::native);
 }
 
 TEST_CASE("a reserved first word selects a subcommand, and a path never does") {
-  CHECK(options({"run", "-q", "p"}).command == Words{"p"});
-  CHECK(options({"run", "store"}).command == Words{"store"});
-  const Options launch = options({"launch", "--nproc_per", "2", "train.py"});
+  CHECK(parsed_as({"run", "-q", "p"}).command == Words{"p"});
+  CHECK(parsed_as({"run", "store"}).command == Words{"store"});
+  const Options launch = parsed_as({"launch", "--nproc_per", "2", "train.py"});
   CHECK(launch.compatibility_mode == CompatibilityMode::torch_launch);
   CHECK(launch.local_rank_argument);
-  CHECK_FALSE(options({"launch", "--use_env", "train.py"}).local_rank_argument);
+  CHECK_FALSE(parsed_as({"launch", "--use_env", "train.py"}).local_rank_argument);
   CHECK(mistake({"launch", "--no-python", "p"}).ends_with("See ddplaunch launch --help"));
   for (const char* word : {"doctor", "replay"}) {
     CHECK(mistake({word, "-q"}) == std::string("ddplaunch ") + word +
                                        " is reserved for future use. To start a program of that name, write ./" + word +
                                        " or its path.");
-    CHECK(options({std::string("./") + word}).command == Words{std::string("./") + word});
+    CHECK(parsed_as({std::string("./") + word}).command == Words{std::string("./") + word});
   }
-  CHECK(options({"./store"}).command == Words{"./store"});
-  CHECK(options({"--", "store"}).command == Words{"store"});
-  CHECK(options({"store"}, {}, "torchrun").command == Words{"store"});
-  CHECK(options({"--", "run"}).command == Words{"run"});
-  CHECK(options({"-q", "launch"}).command == Words{"launch"});
+  CHECK(parsed_as({"./store"}).command == Words{"./store"});
+  CHECK(parsed_as({"--", "store"}).command == Words{"store"});
+  CHECK(parsed_as({"store"}, {}, "torchrun").command == Words{"store"});
+  CHECK(parsed_as({"--", "run"}).command == Words{"run"});
+  CHECK(parsed_as({"-q", "launch"}).command == Words{"launch"});
   CHECK(information({"help"}) == information({"--help"}));
 }
 
@@ -269,8 +244,8 @@ TEST_CASE("the output of --help, --version and similar options is not reported a
 }
 
 TEST_CASE("a launcher option after the script gives a warning") {
-  const auto warning = options({"train.py", "--nproc_per_node=2"}).warnings.at(0);
+  const auto warning = parsed_as({"train.py", "--nproc_per_node=2"}).warnings.at(0);
   CHECK(warning.starts_with("--nproc_per_node=2 is passed to train.py"));
-  CHECK(options({"train.py", "--lr=2", "nnodes"}).warnings.empty());
-  CHECK(options({"accelerate", "--nnodes=2"}).warnings.empty());
+  CHECK(parsed_as({"train.py", "--lr=2", "nnodes"}).warnings.empty());
+  CHECK(parsed_as({"accelerate", "--nnodes=2"}).warnings.empty());
 }
