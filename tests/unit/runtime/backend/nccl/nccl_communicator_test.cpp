@@ -104,8 +104,8 @@ TEST_CASE("the creation of a communicator is given up when the group is aborted"
 }
 
 // A handler that was registered earlier runs later, so this one runs after the destructors of all objects that are made
-// from here on. CTest runs each case in a process of its own, and checks how that ends.
-TEST_CASE("abandoned threads may use the GPU while the process exits") {
+// from here on. CTest runs a case with the tag [alone] in a process of its own, and checks how that ends.
+TEST_CASE("abandoned threads may use the GPU while the process exits", "[alone]") {
   REQUIRE(std::atexit([] {
             if (gpu_libraries()->cuda.set_device(0) != kCudaSuccess) std::_Exit(3);
           }) == 0);
@@ -113,7 +113,7 @@ TEST_CASE("abandoned threads may use the GPU while the process exits") {
 }
 
 // On an H100, a thread that freed memory crashed most programs at their end.
-TEST_CASE("abandoned threads do not call NCCL while the process exits") {
+TEST_CASE("abandoned threads do not call NCCL while the process exits", "[alone]") {
   REQUIRE(std::atexit([] {
             if (!is_failure(gpu_libraries()->nccl.get_unique_id(*std::make_unique<NcclUniqueId>()))) std::_Exit(3);
           }) == 0);
