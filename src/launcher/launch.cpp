@@ -16,7 +16,6 @@
 #include "launcher/run/output/output_pump.h"
 #include "launcher/run/process/guardian.h"
 #include "launcher/run/process/launcher_signals.h"
-#include "launcher/run/process/preload_spec.h"
 #include "launcher/run/process/preloader.h"
 #include "launcher/run/process/process_host.h"
 #include "launcher/run/process/run_directory.h"

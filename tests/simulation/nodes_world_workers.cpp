@@ -127,10 +127,7 @@ class NodesWorld::Link : public JobLink {
   void failed(const wire::Cause& cause) override { world_.agent_acts(id_, agent().failed(cause)); }
   void rank_left(int rank) override { world_.agent_acts(id_, agent().rank_left(rank)); }
   void workers_ended(wire::NodeEnded end) override { world_.agent_acts(id_, agent().workers_ended(std::move(end))); }
-  std::optional<std::size_t> print(wire::Subject, std::string_view) override { return std::nullopt; }
-  int print_descriptor() const override { return -1; }
   bool is_through() const override { return id_ != 0 || world_.is_through_; }
-  std::optional<std::string> warning() const override { return std::nullopt; }
 
  private:
   Agent& agent() { return world_.machines_[id_]->agent; }

@@ -74,7 +74,6 @@ class JobFixture {
     return state_.outcome();
   }
   const std::vector<std::string>& messages() const { return messages_; }
-  int finishes() const { return finishes_; }
 
  private:
   TimePoint next_alarm() const { return std::min(state_.alarm().value_or(TimePoint::max()), coordinator_.alarm()); }
@@ -88,8 +87,7 @@ class JobFixture {
       if (end != nullptr && end->status.success()) coordinator_hears(wire::NodeLeft{0, end->local_rank});
       for (const Action& action : state_.step(events_.front(), now_)) {
         if (const auto* signal = std::get_if<SendSignal>(&action)) sent_.push_back(*signal);
-        if (const auto* line = std::get_if<Tell>(&action)) messages_.push_back(line->line.text);
-        if (std::holds_alternative<Finish>(action)) ++finishes_;
+        if (const auto* line = std::get_if<LogLine>(&action)) messages_.push_back(line->text);
         if (!std::holds_alternative<ReportCause>(action)) continue;
         has_reported_ = true;
         coordinator_hears(wire::NodeFailed{0, cause_of(state_.outcome())});
@@ -123,7 +121,6 @@ class JobFixture {
   bool has_reported_ = false;
   std::vector<SendSignal> sent_;
   std::vector<std::string> messages_;
-  int finishes_ = 0;
 };
 
 }  // namespace ddp::launcher

@@ -3,6 +3,7 @@
 #include "base/exit_code.h"
 #include "base/text.h"
 #include "launcher/limits.h"
+#include "launcher/run/job/blame.h"
 #include "net/address.h"
 
 namespace ddp::launcher {
@@ -70,10 +71,7 @@ bool Agent::may_outlive_coordinator() const {
 }
 
 wire::Cause Agent::loss_of_coordinator() const {
-  return {.text = "the first node (" + coordinator_ + ") is lost: " + why_lost_,
-          .exit_code = base::kExitOwnFault,
-          .may_restart = true,
-          .code = wire::CauseCode::lost_node};
+  return lost_node("the first node (" + coordinator_ + ") is lost: " + why_lost_, /*may_restart=*/true);
 }
 
 std::vector<AgentAction> Agent::coordinator_is_gone(const std::string& why) {
@@ -104,9 +102,7 @@ Takeover Agent::takeover() const {
 
 std::vector<AgentAction> Agent::leave_coordinator(const std::string& why) {
   if (has_left_ || last_) return {};
-  leave(asked_.value_or(wire::Cause{.text = "the first node (" + coordinator_ + ") " + why,
-                                    .exit_code = base::kExitOwnFault,
-                                    .code = wire::CauseCode::lost_node}));
+  leave(asked_.value_or(lost_node("the first node (" + coordinator_ + ") " + why, /*may_restart=*/false)));
   return take();
 }
 
@@ -175,9 +171,7 @@ std::vector<AgentAction> Agent::tick(TimePoint now) {
   if (runs_ && !last_) {
     const std::string text = "lost: it received nothing from the first node (" + coordinator_ + ") for " +
                              base::human_duration(node_timeout_);
-    add(SendToCoordinator{wire::NodeFailed{
-        attempt_,
-        {.text = text, .exit_code = base::kExitOwnFault, .may_restart = true, .code = wire::CauseCode::lost_node}}});
+    add(SendToCoordinator{wire::NodeFailed{attempt_, lost_node(text, /*may_restart=*/true)}});
   }
   const std::string why = "it has sent nothing for " + base::human_duration(node_timeout_);
   return may_outlive_coordinator() ? coordinator_is_gone(why) : coordinator_lost(why);

@@ -11,7 +11,6 @@
 
 #include "launcher/run/job/agent.h"
 #include "launcher/run/job/job_link.h"
-#include "launcher/run/job/signpost.h"
 
 namespace ddp::launcher {
 
@@ -37,12 +36,13 @@ class ActionQueue {
   bool is_taking_ = false;
 };
 
+// Returns the agent of a node that begins to look for the job at the endpoint of the plan.
+Agent new_agent(const LaunchPlan& plan, std::chrono::milliseconds node_timeout);
+
 class AgentDriver : public JobLink {
  public:
-  AgentDriver(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, std::chrono::milliseconds node_timeout,
-              std::unique_ptr<Signpost> signpost = nullptr);
   AgentDriver(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, Agent agent,
-              std::unique_ptr<Signpost> signpost)
+              std::unique_ptr<net::Watch> signpost = nullptr)
       : loop_(loop),
         plan_(plan),
         callbacks_(std::move(callbacks)),
@@ -64,13 +64,12 @@ class AgentDriver : public JobLink {
   void log(LogLevel level, std::string text, LogSource source = LogSource::nodes) const {
     callbacks_.report(LogLine{level, source, std::move(text)});
   }
-  std::string endpoint() const;
 
   net::EventLoop& loop_;
   const LaunchPlan& plan_;
   const Callbacks callbacks_;
   Agent agent_;
-  std::unique_ptr<Signpost> signpost_;  // if the endpoint is on this node, and another one leads or led the job
+  std::unique_ptr<net::Watch> signpost_;  // if the endpoint is on this node, and another one leads or led the job
 
  private:
   void carry_out(const StartWorkers& action);

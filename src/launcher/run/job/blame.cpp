@@ -154,6 +154,11 @@ std::chrono::milliseconds wait_for_more(const wire::Cause& cause) {
   return cause.lost_peer == wire::kNoPeer ? limits::kSecondaryWait : limits::kNamedPeerWait;
 }
 
+wire::Cause lost_node(const std::string& text, bool may_restart) {
+  return {
+      .text = text, .exit_code = base::kExitOwnFault, .may_restart = may_restart, .code = wire::CauseCode::lost_node};
+}
+
 wire::Cause left_early(const wire::Cause& secondary, const std::string& node) {
   return {.text = "rank " + std::to_string(secondary.lost_peer) +
                   ": exit code 0 before its collectives were done (reported by " + secondary.node + ": " +

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "launcher/run/job/worker_end.h"
+#include "launcher/run/job/event.h"
 #include "launcher/run/ranks/verdict.h"
 #include "wire/control_message.h"
 
@@ -53,6 +53,9 @@ bool says_more(const wire::Cause& cause, const std::optional<wire::Cause>& known
 // Returns how long to wait for a cause that shows more; 0 means not at all. The wait is longer if a secondary failure
 // names the lost rank, because that rank may end slowly (Python, a core dump).
 std::chrono::milliseconds wait_for_more(const wire::Cause& cause);
+
+// Returns the cause that a node is lost, or has lost its coordinator.
+wire::Cause lost_node(const std::string& text, bool may_restart);
 
 // Returns the cause for a secondary failure whose lost rank had exited with 0 in the middle of the job, on `node`.
 wire::Cause left_early(const wire::Cause& secondary, const std::string& node);

@@ -18,6 +18,11 @@ using wire::NodeHello;
 constexpr const char* kNoPlace =
     "the job has all of its nodes and is never restarted (--max-restarts), so no other node can join";
 
+// Returns how many nodes are connected, except those that leave.
+std::ptrdiff_t count_staying(const NodeRoster& roster) {
+  return std::ranges::count_if(roster.all(), [](const auto& entry) { return !entry.second.leaves.has_value(); });
+}
+
 }  // namespace
 
 Coordinator::Coordinator(const CoordinatorOptions& options, NodeHello own, TimePoint now,
@@ -126,20 +131,19 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
 }
 
 void Coordinator::greet(NodeId from, const std::string& address, const NodeHello& hello, TimePoint now) {
-  const UnknownPeer who{hello.host, address};
   // The next job may soon use this endpoint. A node that gets no answer continues its search.
   if (phase_ == Phase::over) return close(from);
   if (const std::string why = difference_of_kind(hello, own_, options_.nodes.rank.has_value(), options_.nodes.max);
       !why.empty())
-    return send_away(from, who, why);
+    return send_away(from, hello.host, address, why);
   if (const auto other = roster_.with_number(hello.node_rank)) {
     // The silent node may have lost its connection and be back. It gets its place when the old connection is given up.
     if (other != kOwnNode && now - roster_.at(*other).heard_at > 2 * limits::kNodeHeartbeat) return close(from);
-    return send_away(from, who,
+    return send_away(from, hello.host, address,
                      "node " + roster_.at(*other).name + " already has --node-rank=" + std::to_string(hello.node_rank));
   }
   if (!hello.vote.job_key.empty()) return welcome(from, address, hello, now);
-  if (phase_ != Phase::gathering && options_.max_restarts == 0) return send_away(from, who, kNoPlace);
+  if (phase_ != Phase::gathering && options_.max_restarts == 0) return send_away(from, hello.host, address, kNoPlace);
   for (const Remark& remark : remarks_on(hello, own_, now.time_since_epoch())) {
     if (!warned_of_.contains(remark.of) && log_about_peer(address, remark.line)) warned_of_.insert(remark.of);
     send(from, wire::CoordinatorWaits{remark.line});
@@ -154,10 +158,9 @@ void Coordinator::greet(NodeId from, const std::string& address, const NodeHello
   send(from, wire::CoordinatorWaits{"the job is running; this node waits until it can join", true, standing_});
 }
 
-void Coordinator::send_away(NodeId from, const UnknownPeer& who, const std::string& why) {
-  const std::string line = "node " + base::printable(who.host, limits::kShownName) + " (" + who.address +
-                           ") was refused: " + base::printable(why, limits::kShownReason);
-  log_about_peer(who.address, line);
+void Coordinator::send_away(NodeId from, const std::string& host, const std::string& address, const std::string& why) {
+  log_about_peer(address, "node " + base::printable(host, limits::kShownName) + " (" + address +
+                              ") was refused: " + base::printable(why, limits::kShownReason));
   send(from, wire::CoordinatorRefuses{why, standing_.job_key});
   close(from);
 }
@@ -202,9 +205,7 @@ void Coordinator::tell_who_is_missing(TimePoint now) {
                            " nodes (have: " + roster_.here() + "; " + base::human_duration(now - since) + " of " +
                            base::human_duration(limit) + ")";
   tell(LogLevel::note, text);
-  for (const auto& [id, node] : roster_.all()) {
-    if (id != kOwnNode) send(id, wire::CoordinatorWaits{text});
-  }
+  send_to_others(wire::CoordinatorWaits{text});
   next_word_ = now + limits::kNodeNextWord;
 }
 
@@ -240,7 +241,7 @@ void Coordinator::start(TimePoint now) {
     }
     const Node spare = roster_.at(id);
     roster_.remove(id);
-    send_away(id, {spare.name, spare.address}, kNoPlace);
+    send_away(id, spare.name, spare.address, kNoPlace);
   }
 }
 
@@ -352,6 +353,68 @@ void Coordinator::go_on_if_all_have_ended(TimePoint now) {
   for (const auto& [id, node] : roster_.all()) send(id, news);
 }
 
+bool Coordinator::can_do_without(NodeId who) const {
+  const bool may_lead_on = !standing_.job_key.empty() && standing_.electorate.attempt >= 0;
+  if ((who == kOwnNode && !may_lead_on) || options_.max_restarts == 0) return false;
+  const bool is_counted = !roster_.all().at(who).leaves;
+  return count_staying(roster_) - (is_counted ? 1 : 0) >= options_.nodes.min;
+}
+
+bool Coordinator::can_do_without_leavers() const {
+  return !roster_.all().at(kOwnNode).leaves && count_staying(roster_) >= options_.nodes.min;
+}
+
+void Coordinator::let_go(NodeId who, const wire::Cause& request, TimePoint now) {
+  Node& node = roster_.at(who);
+  if (!node.leaves || node.leaves->signal == 0) node.leaves = request;
+  node.leaves->node = node.name;
+  node.leaves->may_restart = false;
+  if (phase_ == Phase::gathering || phase_ == Phase::pausing) {
+    if (who == kOwnNode) return hand_over(now);
+    tell(LogLevel::warning, "node " + node.name + " has left: " + request.text);
+    dismiss(who, now);
+    if (phase_ == Phase::gathering) gather_more(now);
+  } else if (phase_ == Phase::running && node.takes_part) {
+    blame(node,
+          {.text = "left: " + request.text,
+           .exit_code = request.exit_code,
+           .may_restart = true,
+           .code = wire::CauseCode::preempted},
+          now);
+  }
+}
+
+// The other nodes see that this launcher has ended, and one of them takes over.
+void Coordinator::hand_over(TimePoint now) {
+  dismiss_leavers(now);
+  phase_ = Phase::over;
+  leave_at_ = now;
+  send(kOwnNode, wire::CoordinatorIsDone{*roster_.at(kOwnNode).leaves});
+}
+
+void Coordinator::dismiss(NodeId who, TimePoint now) {
+  const Node node = roster_.at(who);
+  wire::Cause cause = *node.leaves;
+  const bool has_failed = cause.signal == 0 && cause_.has_value();
+  if (has_failed) cause = *cause_;
+  if (has_failed) {
+    cause.exit_code = base::kExitSaved;
+    cause.code = wire::CauseCode::preempted;
+  }
+  send(who, wire::CoordinatorIsDone{cause});
+  close(who);
+  roster_.remove(who);
+  forget(node, now);
+}
+
+void Coordinator::dismiss_leavers(TimePoint now) {
+  std::vector<NodeId> leavers;
+  for (const auto& [id, node] : roster_.all()) {
+    if (node.leaves && id != kOwnNode) leavers.push_back(id);
+  }
+  for (const NodeId id : leavers) dismiss(id, now);
+}
+
 void Coordinator::finish(wire::Cause cause, TimePoint now) {
   phase_ = Phase::over;
   election_.reset();
@@ -386,13 +449,9 @@ void Coordinator::lose(NodeId who, const std::string& why, bool in_order, TimePo
   const bool was_needed = node.takes_part && !node.has_ended;
   if (was_needed) --still_run_;
   if (was_needed && phase_ == Phase::running) {
-    const wire::Cause cause{.text = "lost: " + why,
-                            .exit_code = base::kExitOwnFault,
-                            .may_restart = true,
-                            .code = wire::CauseCode::lost_node};
     quarantined_.was_lost(node.hello.host, now);
     // Peers of its ranks may already have reported secondary failures.
-    blame(node, cause, now);
+    blame(node, lost_node("lost: " + why, /*may_restart=*/true), now);
   } else {
     const std::string line = "node " + node.name + " has left: " + why;
     if (node.takes_part) {
@@ -437,7 +496,7 @@ std::vector<CoordinatorAction> Coordinator::tick(TimePoint now) {
   if (now >= next_heartbeat_) {
     next_heartbeat_ = now + limits::kNodeHeartbeat;
     replace_electorate(now);
-    tell_electorate(now);
+    send_to_others(heartbeat(now));
     find_silent_nodes(now);
   }
   check_election(now);
@@ -454,12 +513,10 @@ std::vector<CoordinatorAction> Coordinator::tick(TimePoint now) {
   if (phase_ == Phase::gathering && now >= roster_.check_again_at()) gather_more(now);
   if (phase_ == Phase::gathering && is_enough_ && now >= enough_since_ + options_.nodes.last_call) start(now);
   if (phase_ == Phase::gathering && !is_enough_ && now >= gathering_since_ + options_.nodes.join_timeout) {
-    finish({.text = "only " + base::counted(static_cast<std::int64_t>(roster_.size()), "node") + " of " +
-                    std::to_string(options_.nodes.min) + " joined within " +
-                    base::human_duration(options_.nodes.join_timeout) + " (" + roster_.here() + ")",
-            .exit_code = base::kExitOwnFault,
-            .code = wire::CauseCode::lost_node},
-           now);
+    const std::string text = "only " + base::counted(static_cast<std::int64_t>(roster_.size()), "node") + " of " +
+                             std::to_string(options_.nodes.min) + " joined within " +
+                             base::human_duration(options_.nodes.join_timeout) + " (" + roster_.here() + ")";
+    finish(lost_node(text, /*may_restart=*/false), now);
   }
   if (phase_ == Phase::gathering && now >= next_word_) tell_who_is_missing(now);
   if (phase_ == Phase::pausing && is_due(restart_at_)) gather(now);

@@ -118,12 +118,6 @@ class Coordinator {
   enum class Phase : std::uint8_t { gathering, running, ending, pausing, over };
   using Node = NodeRoster::Entry;
 
-  // Describes a peer that has connected and is not a node of the job.
-  struct UnknownPeer {
-    std::string host;
-    std::string address;
-  };
-
   void lose(NodeId who, const std::string& why, bool in_order, TimePoint now);
   void urge();
   void keep_from_restarting(const Node& node, const wire::Cause& cause);
@@ -133,7 +127,7 @@ class Coordinator {
   }
   // Logs a limited number of lines per address. Returns false if the line was not logged.
   bool log_about_peer(const std::string& address, const std::string& line);
-  void send_away(NodeId from, const UnknownPeer& who, const std::string& why);
+  void send_away(NodeId from, const std::string& host, const std::string& address, const std::string& why);
   void gather(TimePoint now);
   void gather_more(TimePoint now);
   void tell_who_is_missing(TimePoint now);
@@ -176,7 +170,6 @@ class Coordinator {
   void misses(const Node& node, TimePoint now);
   void tell_soon(TimePoint now);
   void replace_electorate(TimePoint now);
-  void tell_electorate(TimePoint now);
   wire::NodeHeartbeat heartbeat(TimePoint now) const;
   // Returns the voters that have answered what was sent less than the node timeout ago, and this node.
   std::set<int> answering_voters(TimePoint now) const;
@@ -193,6 +186,11 @@ class Coordinator {
   void find_silent_nodes(TimePoint now);
   bool everybody_has_left() const { return roster_.size() == 1; }
   void send(NodeId to, wire::ControlMessage message) { actions_.emplace_back(SendToNode{to, std::move(message)}); }
+  void send_to_others(const wire::ControlMessage& message) {
+    for (const auto& [id, node] : roster_.all()) {
+      if (id != kOwnNode) send(id, message);
+    }
+  }
   void close(NodeId who) { actions_.emplace_back(CloseNode{who}); }
   std::vector<CoordinatorAction> take() { return std::exchange(actions_, {}); }
 

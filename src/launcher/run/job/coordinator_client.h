@@ -1,6 +1,8 @@
 // CoordinatorClient is a node that searches for the coordinator and connects to it.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,18 +10,59 @@
 
 #include "base/side_thread.h"
 #include "launcher/run/job/agent_driver.h"
-#include "launcher/run/job/control_link.h"
 #include "net/address.h"
+#include "net/event_loop.h"
+#include "store/client/store_visit.h"
+#include "wire/control_message.h"
 
 namespace ddp::launcher {
 
+// The other side has closed the connection after all that it sent, or the connection broke, or the peer sent what no
+// coordinator of this version sends.
+enum class LinkEnd { closed, broken, misused };
+
+// ControlLink is a launcher's connection to its coordinator (docs/development/protocol.md, section 7). It never blocks:
+// it buffers data that the coordinator does not accept yet. It belongs to the loop's thread.
+class ControlLink {
+ public:
+  struct Callbacks {
+    std::function<void(const wire::ControlMessage& message)> heard;
+    std::function<void(const std::string& why, LinkEnd end)> lost;  // the last callback; may destroy the link
+    std::function<void()> has_sent;                                 // waiting data was sent while the loop runs
+  };
+
+  ControlLink(net::EventLoop& loop, store::StoreVisit visit, Callbacks callbacks);
+
+  // Drops a message of more than limits::kStoreValueBytes, because the coordinator would close the connection for it.
+  void send(const wire::ControlMessage& message);
+  // Writes as much as possible now. While the loop runs, data is also written whenever possible.
+  void flush();
+  // Returns the number of bytes that wait to be sent.
+  std::size_t unsent() const { return out_.size() - sent_; }
+  int fd() const { return visit_.fd(); }
+  // Returns the connection, of which nothing more is read. The link is of no use afterwards.
+  store::StoreVisit give_up();
+
+ private:
+  void hear();
+
+  net::EventLoop& loop_;
+  store::StoreVisit visit_;
+  const Callbacks callbacks_;
+  std::string in_;
+  std::string out_;
+  std::size_t sent_ = 0;  // number of bytes of `out_` that were sent
+  std::unique_ptr<net::Watch> readable_;
+  std::unique_ptr<net::Watch> writable_;
+};
+
 class CoordinatorClient : public AgentDriver {
  public:
-  // If `may_be_first`, the endpoint's name is not resolved yet and may be this node's own.
-  CoordinatorClient(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, bool may_be_first);
-  // The coordinator is not at the endpoint of the plan.
+  // `meets_at` is where the coordinator is looked for. If `may_be_first`, this is the endpoint of the plan, whose name
+  // is not resolved yet and may be this node's own.
   CoordinatorClient(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks,
-                    const wire::CoordinatorIsElsewhere& elsewhere, std::unique_ptr<Signpost> signpost);
+                    wire::CoordinatorIsElsewhere meets_at, bool may_be_first,
+                    std::unique_ptr<net::Watch> signpost = nullptr);
   ~CoordinatorClient() override;
 
   bool is_coordinator() const override { return false; }
@@ -27,9 +70,7 @@ class CoordinatorClient : public AgentDriver {
   void ask(wire::Subject) override {}
   std::optional<std::size_t> print(wire::Subject what, std::string_view bytes) override;
   int print_descriptor() const override { return link_ ? link_->fd() : -1; }
-  bool is_through() const override { return true; }
   std::unique_ptr<JobLink> changed() override;
-  std::optional<std::string> warning() const override { return std::nullopt; }
 
  protected:
   void send(const wire::ControlMessage& message) override;
@@ -54,7 +95,7 @@ class CoordinatorClient : public AgentDriver {
   std::string where() const { return net::host_and_port(meets_at_.address, meets_at_.port); }
 
   bool may_be_first_;
-  wire::CoordinatorIsElsewhere meets_at_;        // where the coordinator is looked for
+  wire::CoordinatorIsElsewhere meets_at_;
   std::chrono::steady_clock::time_point until_;  // deadline for the coordinator's first message
   std::shared_ptr<Search> search_;               // shared with the searching thread
   std::unique_ptr<base::SideThread<Found>> search_thread_;

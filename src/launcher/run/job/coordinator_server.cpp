@@ -48,6 +48,47 @@ Agent leading(Agent agent) {
   return agent;
 }
 
+store::StoreServerOptions options_of(const StorePlan& store) {
+  store::StoreServerOptions options;
+  options.limits = store.limits;
+  options.open = store.open;
+  options.authenticator = store.token;
+  return options;
+}
+
+// Listens at the endpoint of a job that another node leads. It sends the launchers that come there to that node.
+class Signpost : public net::Watch {
+ public:
+  // If it cannot listen, launchers that come later wait until another one listens there.
+  Signpost(net::EventLoop& loop, const LaunchPlan& plan, const std::string& address, std::uint16_t port,
+           wire::CoordinatorIsElsewhere there)
+      : there_(std::move(there)) {
+    store::StoreServerOptions options = options_of(plan.store);
+    options.open_to_machines = true;
+    options.on_control = [this](store::ConnectionId from, const std::string& /*peer*/, const std::string& bytes) {
+      hear(from, bytes);
+    };
+    auto server = store::StoreServer::listen(address, port, std::move(options));
+    if (!server) return;
+    server_ = std::move(server).value();
+    watch_ = loop.keep_watching(server_->fd(), [this] { server_->serve(); });
+  }
+
+ private:
+  void hear(store::ConnectionId from, const std::string& bytes) {
+    const auto message = wire::decode_control(bytes);
+    const auto* news = message ? std::get_if<wire::CoordinatorIsElsewhere>(&*message) : nullptr;
+    if (news != nullptr && news->job == there_.job) there_ = *news;
+    // The coordinator refuses a launcher of another job, and says why.
+    if (message && std::holds_alternative<wire::NodeHello>(*message)) server_->send_control(from, wire::encode(there_));
+    server_->close_control(from);
+  }
+
+  wire::CoordinatorIsElsewhere there_;  // the coordinator says again and again where it is
+  std::unique_ptr<store::StoreServer> server_;
+  std::unique_ptr<net::Watch> watch_;
+};
+
 }  // namespace
 
 // Launchers that start later look for the job at its endpoint, and the first of them listens there. This thread says to
@@ -55,57 +96,42 @@ Agent leading(Agent agent) {
 class CoordinatorServer::Caller {
  public:
   Caller(const LaunchPlan& plan, const wire::CoordinatorIsElsewhere& here)
-      : state_(std::make_shared<State>(plan.store.advertised, plan.store.port, plan.store.token,
-                                       store::StoreVisit::control_request(wire::encode(here)))),
-        thread_([state = state_] { return state->run(); }) {}
-  ~Caller() { state_->is_over = true; }
+      : thread_(
+            [is_over = is_over_, store = plan.store, request = store::StoreVisit::control_request(wire::encode(here))] {
+              while (!*is_over) {
+                const auto until = [] { return Clock::now() + limits::kNodeHeartbeat; };
+                auto visit = store::StoreVisit::open(store.advertised, store.port, store.token, until());
+                const bool is_sent = visit && net::send_all(visit.value().fd(), request, until());
+                std::this_thread::sleep_for(is_sent ? 2 * limits::kNodeHeartbeat : limits::kNodeHeartbeat);
+              }
+              return true;
+            }) {}
+  ~Caller() { *is_over_ = true; }
   Caller(const Caller&) = delete;
   Caller& operator=(const Caller&) = delete;
 
  private:
-  struct State {
-    std::string host;
-    std::uint16_t port;
-    std::shared_ptr<const store::Authenticator> token;
-    std::string request;
-    std::atomic<bool> is_over = false;
-
-    State(std::string host_, std::uint16_t port_, std::shared_ptr<const store::Authenticator> token_,
-          std::string request_)
-        : host(std::move(host_)), port(port_), token(std::move(token_)), request(std::move(request_)) {}
-
-    bool run() const {
-      while (!is_over) {
-        auto visit = store::StoreVisit::open(host, port, token, Clock::now() + limits::kNodeHeartbeat);
-        const bool is_sent = visit && net::send_all(visit.value().fd(), request, Clock::now() + limits::kNodeHeartbeat);
-        std::this_thread::sleep_for(is_sent ? 2 * limits::kNodeHeartbeat : limits::kNodeHeartbeat);
-      }
-      return true;
-    }
-  };
-  std::shared_ptr<State> state_;
+  const std::shared_ptr<std::atomic<bool>> is_over_ = std::make_shared<std::atomic<bool>>(false);
   base::SideThread<bool> thread_;
 };
 
 CoordinatorServer::~CoordinatorServer() = default;
 
 CoordinatorServer::CoordinatorServer(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks)
-    : AgentDriver(loop, plan, std::move(callbacks), std::chrono::milliseconds(0)),
+    : AgentDriver(loop, plan, std::move(callbacks), new_agent(plan, std::chrono::milliseconds(0))),
       coordinator_(coordinator_options(plan), make_node_hello(plan), Clock::now()),
       store_waits_(time_to_note(plan.hang)) {}
 
 CoordinatorServer::CoordinatorServer(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks,
-                                     const Agent& agent, const wire::NodeHello& own, std::unique_ptr<Signpost> signpost)
+                                     const Agent& agent, const wire::NodeHello& own,
+                                     std::unique_ptr<net::Watch> signpost)
     : AgentDriver(loop, plan, std::move(callbacks), leading(agent), std::move(signpost)),
       coordinator_(coordinator_options(plan), own, Clock::now(), agent.takeover()),
       store_waits_(time_to_note(plan.hang)),
       job_(own.job) {}
 
 store::StoreServerOptions CoordinatorServer::store_options() {
-  store::StoreServerOptions options;
-  options.limits = plan_.store.limits;
-  options.open = plan_.store.open;
-  options.authenticator = plan_.store.token;
+  store::StoreServerOptions options = options_of(plan_.store);
   options.ranked_sockets = callbacks_.worker_sockets;
   options.on_rejection = [this](const std::string& peer, const std::string& reason) {
     tell_of_rejection(peer, reason);
@@ -147,8 +173,9 @@ std::unique_ptr<JobLink> CoordinatorServer::changed() {
   const std::uint16_t port = server_->port();
   watch_.reset();
   server_.reset();
-  auto signpost = Signpost::open(loop_, plan_, address, port, *follows_);
-  return std::make_unique<CoordinatorClient>(loop_, plan_, callbacks_, *follows_, std::move(signpost));
+  auto signpost = std::make_unique<Signpost>(loop_, plan_, address, port, *follows_);
+  return std::make_unique<CoordinatorClient>(loop_, plan_, callbacks_, *follows_, /*may_be_first=*/false,
+                                             std::move(signpost));
 }
 
 void CoordinatorServer::serve(std::unique_ptr<store::StoreServer> server) {

@@ -21,7 +21,7 @@ class CoordinatorServer : public AgentDriver {
 
   // Takes over a job with the agent of a node, which says what it knows.
   CoordinatorServer(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks, const Agent& agent,
-                    const wire::NodeHello& own, std::unique_ptr<Signpost> signpost);
+                    const wire::NodeHello& own, std::unique_ptr<net::Watch> signpost);
 
   ~CoordinatorServer() override;
 
@@ -34,8 +34,6 @@ class CoordinatorServer : public AgentDriver {
   void show(wire::Subject, const std::string&) override {}
   void ask(wire::Subject what) override { act_as_coordinator(coordinator_.ask(what)); }
   void set_paused(bool is_paused) override;
-  std::optional<std::size_t> print(wire::Subject, std::string_view) override { return std::nullopt; }
-  int print_descriptor() const override { return -1; }
   std::vector<std::string> spares() const override { return coordinator_.spares(); }
   bool is_through() const override { return is_through_; }
   std::unique_ptr<JobLink> changed() override;

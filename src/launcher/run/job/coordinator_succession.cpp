@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <functional>
 
-#include "base/exit_code.h"
 #include "base/text.h"
 #include "launcher/limits.h"
+#include "launcher/run/job/blame.h"
 #include "launcher/run/job/coordinator.h"
 
 namespace ddp::launcher {
@@ -29,7 +29,7 @@ void Coordinator::take_over(const Takeover& takeover, TimePoint now) {
 void Coordinator::welcome(NodeId from, const std::string& address, const wire::NodeHello& hello, TimePoint now) {
   // Without a membership, it only asks which job this is.
   if (hello.vote.job_key != standing_.job_key || hello.vote.memberships.empty())
-    return send_away(from, {hello.host, address}, "it belongs to a job that has lost its first node");
+    return send_away(from, hello.host, address, "it belongs to a job that has lost its first node");
   roster_.add(from, address, hello, now, now);
   Node& node = roster_.at(from);
   node.memberships = hello.vote.memberships;
@@ -60,9 +60,7 @@ void Coordinator::hears_of_another(NodeId from, const std::string& address, cons
     return;
   }
   tell(LogLevel::note, "the job runs already, and another node (" + other.address + ") leads it; this one joins it");
-  for (const auto& [id, node] : roster_.all()) {
-    if (id != kOwnNode) send(id, other);
-  }
+  send_to_others(other);
   phase_ = Phase::over;
   leave_at_ = TimePoint::max();
   actions_.emplace_back(other);
@@ -81,10 +79,8 @@ void Coordinator::check_election(TimePoint now) {
     const bool is_late = now >= election_since_ + 3 * options_.nodes.node_timeout;
     if (!is_late && !claims_.is_taken(attempt)) return;
     const std::string few = "only " + election_->describe() + " have found each other, which are too few to go on";
-    return finish({.text = cause_->text + ", and " + (may_claim ? claims_.why_not(attempt) : few),
-                   .exit_code = base::kExitOwnFault,
-                   .code = wire::CauseCode::lost_node},
-                  now);
+    const std::string why = may_claim ? claims_.why_not(attempt) : few;
+    return finish(lost_node(cause_->text + ", and " + why, /*may_restart=*/false), now);
   }
   if (still_run_ > 0 || (!has_claim && !is_majority(election_->electorate(), answering_voters(now)))) return;
   if (!election_->is_complete() && now < election_since_ + limits::kSuccessionWait) return;
@@ -174,13 +170,6 @@ wire::NodeHeartbeat Coordinator::heartbeat(TimePoint now) const {
   return {-1, election_ ? election_->electorate() : standing_.electorate, sent_at};
 }
 
-void Coordinator::tell_electorate(TimePoint now) {
-  const wire::NodeHeartbeat beat = heartbeat(now);
-  for (const auto& [id, node] : roster_.all()) {
-    if (id != kOwnNode) send(id, beat);
-  }
-}
-
 std::set<int> Coordinator::answering_voters(TimePoint now) const {
   std::set<int> node_ranks;
   for (const auto& [id, node] : roster_.all()) {
@@ -223,10 +212,9 @@ void Coordinator::check_lease(TimePoint now) {
   phase_ = Phase::over;
   leave_at_ = now;
   // The others decide without this node, so they get no message.
-  send(kOwnNode, wire::CoordinatorIsDone{{.text = why_it_leads_no_longer(),
-                                          .exit_code = base::kExitOwnFault,
-                                          .is_urgent = true,
-                                          .code = wire::CauseCode::lost_node}});
+  wire::Cause cause = lost_node(why_it_leads_no_longer(), /*may_restart=*/false);
+  cause.is_urgent = true;
+  send(kOwnNode, wire::CoordinatorIsDone{cause});
 }
 
 std::string Coordinator::why_it_leads_no_longer() const {

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <optional>
@@ -12,15 +13,20 @@
 #include <variant>
 #include <vector>
 
+#include "base/exit_status.h"
 #include "base/signals.h"
-#include "launcher/run/job/worker_end.h"
-#include "launcher/run/process/signal_target.h"
+#include "launcher/run/job/error_record.h"
+#include "launcher/run/process/launcher_signals.h"
+#include "launcher/run/process/memory_events.h"
+#include "launcher/run/ranks/verdict.h"
 #include "launcher/run/watchdog/hang_news.h"
 #include "launcher/start/log/log_line.h"
 #include "launcher/start/plan/start_failure.h"
 #include "wire/control_message.h"
 
 namespace ddp::launcher {
+
+using TimePoint = std::chrono::steady_clock::time_point;
 
 struct WorkerStarted {
   int local_rank;
@@ -30,6 +36,42 @@ struct WorkerStarted {
 struct SpawnFailed {
   int local_rank;
   StartFailure failure;
+};
+
+// Describes how one worker ended. It stays in the outcome of the job.
+struct WorkerEnd {
+  int local_rank = 0;
+  base::ExitStatus status = base::ExitStatus::exited(0);
+  std::optional<ErrorRecord> error = {};
+  std::uint64_t peak_rss_bytes = 0;
+  std::optional<OomKill> oom = {};  // the kernel killed a process for lack of memory
+  // The verdict concerns the worker's calls, or the calls of all ranks. It is set if the worker exited with 0 without
+  // finishing a collective, or if it waited in one for a lost rank. It is also set if the worker gave up waiting, or if
+  // ranks differ.
+  std::optional<Verdict> verdict = {};
+  // A rank that still runs wrote its error record before this one. This applies only to a failure with an error record.
+  bool another_failed_before = false;
+  bool is_injected = false;      // --inject killed it
+  std::string gpu_uuid = {};     // UUID of the GPU that it used, as its page shows it; empty if unknown
+  std::string crash_place = {};  // place in a Python program that got a fatal signal; empty if unknown
+
+  // JobState adds what it knows of the worker.
+  int rank = 0;
+  pid_t pid = 0;
+  TimePoint when = {};
+  bool after_signal = false;  // the launcher had asked it to end
+  bool after_kill = false;    // the launcher had sent SIGKILL
+
+  // Returns whether the end follows from the launcher's SIGINT, SIGTERM or SIGKILL.
+  bool is_our_doing() const;
+  // Returns whether the worker exited with 0 before it was asked to end.
+  bool has_left() const { return status.success() && !after_signal; }
+  // Returns whether the worker failed because it lost another rank.
+  bool is_secondary() const { return error && error->is_secondary; }
+  // Returns whether the worker failed because ranks called different operations.
+  bool found_mismatch() const { return error && error->is_mismatch; }
+  // Returns whether the worker's own time-out passed while it waited for another rank.
+  bool gave_up() const { return error && error->is_timeout; }
 };
 
 // The launcher received a signal. SIGTSTP asks it to stop, and SIGCONT to continue.
@@ -91,44 +133,18 @@ struct SendSignal {
   friend bool operator==(const SendSignal&, const SendSignal&) = default;
 };
 
-// Logs a line while the job is still running.
-struct Tell {
-  LogLine line;
-
-  friend bool operator==(const Tell&, const Tell&) = default;
-};
-
 // Reports outcome() to the coordinator. The coordinator ends the attempt, at once or when other nodes do not know more
 // about the cause.
-struct ReportCause {
-  friend bool operator==(const ReportCause&, const ReportCause&) = default;
-};
-
+struct ReportCause {};
 // Asks the programs of this node to save and to leave.
-struct AskToSave {
-  friend bool operator==(const AskToSave&, const AskToSave&) = default;
-};
-
+struct AskToSave {};
 // Asks the workers to keep the state of the last finished step. StatesKept follows.
-struct AskForStates {
-  friend bool operator==(const AskForStates&, const AskForStates&) = default;
-};
-
+struct AskForStates {};
 // Reports what the ranks of this node do, with their stacks, as if the user had asked for it.
-struct ReportState {
-  friend bool operator==(const ReportState&, const ReportState&) = default;
-};
-
+struct ReportState {};
 // Reports that a user has asked a second time, so that the other nodes stop waiting too.
-struct ReportUrgency {
-  friend bool operator==(const ReportUrgency&, const ReportUrgency&) = default;
-};
+struct ReportUrgency {};
 
-// The attempt is over on this node; outcome() describes how it ended.
-struct Finish {
-  friend bool operator==(const Finish&, const Finish&) = default;
-};
-
-using Action = std::variant<SendSignal, Tell, ReportState, AskToSave, AskForStates, ReportCause, ReportUrgency, Finish>;
+using Action = std::variant<SendSignal, LogLine, ReportState, AskToSave, AskForStates, ReportCause, ReportUrgency>;
 
 }  // namespace ddp::launcher

@@ -14,33 +14,23 @@
 
 namespace ddp::launcher {
 
-AgentDriver::AgentDriver(net::EventLoop& loop, const LaunchPlan& plan, Callbacks callbacks,
-                         std::chrono::milliseconds node_timeout, std::unique_ptr<Signpost> signpost)
-    : loop_(loop),
-      plan_(plan),
-      callbacks_(std::move(callbacks)),
-      agent_(endpoint(), node_timeout, std::chrono::steady_clock::now()),
-      signpost_(std::move(signpost)) {}
-
 Placement placement_of(const wire::CoordinatorBegins& begins) {
-  Placement place;
-  place.attempt = begins.attempt;
-  place.node_rank = begins.node_rank;
-  place.node_count = begins.node_count;
-  place.first_rank = begins.first_rank;
-  place.world_size = begins.world_size;
-  place.node_name = begins.name;
-  place.may_restart = begins.may_restart;
-  place.image_cost = begins.image_cost;
   // Workers read what it names.
   const bool is_readable = begins.restore.image.empty() || wire::image_named(begins.restore.image);
-  if (is_readable) place.restore = begins.restore;
-  place.job_began = begins.standing.history.job_began;
-  return place;
+  return {.attempt = begins.attempt,
+          .node_rank = begins.node_rank,
+          .node_count = begins.node_count,
+          .first_rank = begins.first_rank,
+          .world_size = begins.world_size,
+          .node_name = begins.name,
+          .may_restart = begins.may_restart,
+          .image_cost = begins.image_cost,
+          .restore = is_readable ? begins.restore : wire::RestorePlan(),
+          .job_began = begins.standing.history.job_began};
 }
 
-std::string AgentDriver::endpoint() const {
-  return net::host_and_port(plan_.store.advertised, plan_.store.port);
+Agent new_agent(const LaunchPlan& plan, std::chrono::milliseconds node_timeout) {
+  return {net::host_and_port(plan.store.advertised, plan.store.port), node_timeout, std::chrono::steady_clock::now()};
 }
 
 void AgentDriver::carry_out(const StartWorkers& action) {
@@ -87,7 +77,9 @@ base::Result<std::unique_ptr<JobLink>> JobLink::open(net::EventLoop& loop, const
           ". Node 0 listens where the nodes meet, so this must be one of its own addresses. If another node "
           "has this address, give that one --node-rank=0, and this one another number"};
   }
-  return std::unique_ptr<JobLink>(std::make_unique<CoordinatorClient>(loop, plan, std::move(callbacks), !is_known));
+  const wire::CoordinatorIsElsewhere endpoint{"", plan.store.advertised, plan.store.port};
+  return std::unique_ptr<JobLink>(
+      std::make_unique<CoordinatorClient>(loop, plan, std::move(callbacks), endpoint, !is_known));
 }
 
 }  // namespace ddp::launcher

@@ -69,20 +69,20 @@ class JobLink : public RankChannel {
   // Sends the workers' output to the coordinator. Returns how many bytes were accepted; after 0, the caller waits for
   // RoomToPrint. Returns std::nullopt if there is no way to the coordinator. `what` is output or errors. The
   // coordinator's own output does not use this function.
-  virtual std::optional<std::size_t> print(wire::Subject what, std::string_view bytes) = 0;
+  virtual std::optional<std::size_t> print(wire::Subject /*what*/, std::string_view /*bytes*/) { return std::nullopt; }
   // Returns the descriptor that becomes writable when print() accepts output again, or -1 if there is none.
-  virtual int print_descriptor() const = 0;
+  virtual int print_descriptor() const { return -1; }
 
   // At the coordinator, returns the names of the nodes that wait until a place is free.
   virtual std::vector<std::string> spares() const { return {}; }
 
   // Valid after LeaveJob. Returns whether all other nodes know of the end. The coordinator stays for a moment until
   // they do.
-  virtual bool is_through() const = 0;
+  virtual bool is_through() const { return true; }
 
   // Returns what the user should know about the processes that can reach the store, or std::nullopt if there is
   // nothing.
-  virtual std::optional<std::string> warning() const = 0;
+  virtual std::optional<std::string> warning() const { return std::nullopt; }
 };
 
 }  // namespace ddp::launcher

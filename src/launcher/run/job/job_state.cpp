@@ -1,6 +1,7 @@
 #include "launcher/run/job/job_state.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/exit_code.h"
@@ -11,16 +12,15 @@
 namespace ddp::launcher {
 
 JobState::JobState(const JobOptions& options, TimePoint now)
-    : options_(options), start_(now), workers_(static_cast<std::size_t>(options.workers)) {
+    : options_(options), start_(now), now_(now), workers_(static_cast<std::size_t>(options.workers)) {
   clock_.pass_until(now);
 }
 
 std::vector<Action> JobState::step(const Event& event, TimePoint now) {
-  std::vector<Action> actions;
+  now_ = now;
   clock_.pass_until(now);
-  if (finished()) return actions;
-  std::visit([&](const auto& specific) { handle(specific, now, actions); }, event);
-  return actions;
+  if (!finished()) std::visit([this](const auto& specific) { handle(specific); }, event);
+  return std::exchange(actions_, {});
 }
 
 std::optional<TimePoint> JobState::alarm() const {
@@ -32,25 +32,25 @@ std::optional<TimePoint> JobState::alarm() const {
   return clock_.when(*next);
 }
 
-void JobState::handle(const WorkerStarted& event, TimePoint, std::vector<Action>&) {
+void JobState::handle(const WorkerStarted& event) {
   Worker& worker = workers_.at(static_cast<std::size_t>(event.local_rank));
   DDP_CHECK(phase_ == Phase::running, event.local_rank);
   worker = {.pid = event.pid, .started = true, .alive = true};
 }
 
-void JobState::end_for(RootCause cause, TimePoint now, std::vector<Action>& actions) {
-  if (phase_ == Phase::running) begin_ending(std::move(cause), now, actions);
-  finish_if_done(now, actions);
+void JobState::end_for(RootCause cause) {
+  if (phase_ == Phase::running) begin_ending(std::move(cause));
+  finish_if_done();
 }
 
-void JobState::handle(const WorkerEnd& event, TimePoint now, std::vector<Action>& actions) {
+void JobState::handle(const WorkerEnd& event) {
   Worker& worker = workers_.at(static_cast<std::size_t>(event.local_rank));
   DDP_CHECK(worker.alive, event.local_rank);
   worker.alive = false;
   WorkerEnd end = event;
   end.rank = rank_of(event.local_rank);
   end.pid = worker.pid;
-  end.when = now;
+  end.when = now_;
   end.after_signal = worker.signalled;
   end.after_kill = worker.killed;
   // A worker that is asked to end may do so in the middle of any operation.
@@ -62,37 +62,37 @@ void JobState::handle(const WorkerEnd& event, TimePoint now, std::vector<Action>
     // Some schedulers signal the workers and the launcher at the same moment. Then that signal is what ends the job.
     const bool may_be_asked = base::contains(options_.ending_signals, end.status.signal());
     if (!others_know_more(end) && !may_be_asked) {
-      begin_ending(now, actions);
+      begin_ending();
     } else if (!doubt_) {
       const bool knows_little =
           end.is_secondary() || end.another_failed_before || (end.found_mismatch() && !end.verdict);
       doubt_ = knows_little ? wire::Knowledge::secondary : wire::Knowledge::disputed;
       expects_signal_ = may_be_asked;
-      if (options_.keeps_states) actions.emplace_back(AskForStates{});
-      actions.emplace_back(ReportCause{});
+      if (options_.keeps_states) actions_.emplace_back(AskForStates{});
+      actions_.emplace_back(ReportCause{});
     }
   }
-  finish_if_done(now, actions);
+  finish_if_done();
 }
 
-void JobState::handle(const SignalArrived& event, TimePoint now, std::vector<Action>& actions) {
-  if (event.signal == SIGTSTP) return pause(actions);
-  if (event.signal == SIGCONT) return resume(actions);
-  if (asks_to_save(event)) return ask_to_save(event, actions);
+void JobState::handle(const SignalArrived& event) {
+  if (event.signal == SIGTSTP) return pause();
+  if (event.signal == SIGCONT) return resume();
+  if (asks_to_save(event)) return ask_to_save(event);
   if (!base::contains(options_.ending_signals, event.signal)) {
     if (event.signal == SIGQUIT) return;  // it asks the launcher what all ranks are doing
-    return signal_workers(event.signal, SignalTarget::leader, actions);
+    return signal_workers(event.signal, SignalTarget::leader);
   }
   if (phase_ == Phase::running) {
     // A request after one to save is a second one.
-    begin_ending(SignalArrived{event.signal, event.reason, event.ends_job || save_request_}, now, actions);
-    finish_if_done(now, actions);
-  } else if (phase_ == Phase::ending && now - cause_time_ >= limits::kSecondRequest) {
+    begin_ending(SignalArrived{event.signal, event.reason, event.ends_job || save_request_});
+    finish_if_done();
+  } else if (phase_ == Phase::ending && now_ - cause_time_ >= limits::kSecondRequest) {
     // The user asks again and does not want to wait anymore. Signals close together are one request: a terminal that
     // closes and some service managers send several.
-    resume(actions);
-    begin_killing(KillReason::asked_to_end, actions);
-    actions.emplace_back(ReportUrgency{});
+    resume();
+    begin_killing(KillReason::asked_to_end);
+    actions_.emplace_back(ReportUrgency{});
   }
 }
 
@@ -102,92 +102,92 @@ bool JobState::asks_to_save(const Event& event) const {
          base::contains(options_.save_signals, arrived->signal);
 }
 
-void JobState::ask_to_save(const SignalArrived& event, std::vector<Action>& actions) {
+void JobState::ask_to_save(const SignalArrived& event) {
   save_request_ = event;
   save_until_ = clock_.now() + options_.save_grace;
-  actions.emplace_back(AskToSave{});
+  actions_.emplace_back(AskToSave{});
   const std::string why = event.reason.empty() ? base::signal_name(event.signal) : event.reason;
-  actions.emplace_back(
-      Tell{{LogLevel::note, LogSource::job,
-            why + ": the program is asked to save and exit; the workers will be terminated in " +
-                base::human_duration(options_.save_grace) + " (--save-grace), or on a second request"}});
+  actions_.emplace_back(LogLine{LogLevel::note, LogSource::job,
+                                why + ": the program is asked to save and exit; the workers will be terminated in " +
+                                    base::human_duration(options_.save_grace) +
+                                    " (--save-grace), or on a second request"});
 }
 
-void JobState::handle(const GuardianLost& event, TimePoint now, std::vector<Action>& actions) {
-  if (phase_ == Phase::running) begin_ending(event, now, actions);
-  if (phase_ == Phase::ending) begin_killing(KillReason::guardian_lost, actions);
-  finish_if_done(now, actions);
+void JobState::handle(const GuardianLost& event) {
+  if (phase_ == Phase::running) begin_ending(event);
+  if (phase_ == Phase::ending) begin_killing(KillReason::guardian_lost);
+  finish_if_done();
 }
 
-void JobState::handle(const HangNews& event, TimePoint now, std::vector<Action>& actions) {
+void JobState::handle(const HangNews& event) {
   if (phase_ != Phase::running || event.kind != HangNews::Kind::hung || !event.ends_job) return;
-  begin_ending(event, now, actions);
+  begin_ending(event);
 }
 
-void JobState::handle(const EndedElsewhere& event, TimePoint now, std::vector<Action>& actions) {
-  if (phase_ == Phase::running) begin_ending(event, now, actions);
+void JobState::handle(const EndedElsewhere& event) {
+  if (phase_ == Phase::running) begin_ending(event);
   if (phase_ == Phase::ending && event.cause.is_urgent) {
-    resume(actions);
-    begin_killing(KillReason::asked_to_end, actions);
+    resume();
+    begin_killing(KillReason::asked_to_end);
   }
-  finish_if_done(now, actions);
+  finish_if_done();
 }
 
-void JobState::handle(const Settled&, TimePoint now, std::vector<Action>& actions) {
+void JobState::handle(const Settled&) {
   if (phase_ != Phase::running || !doubt_) return;
-  begin_ending(now, actions);
-  finish_if_done(now, actions);
+  begin_ending();
+  finish_if_done();
 }
 
-void JobState::handle(const StatesKept&, TimePoint now, std::vector<Action>& actions) {
+void JobState::handle(const StatesKept&) {
   if (phase_ != Phase::ending || !keep_until_) return;
-  end_workers(actions);
-  finish_if_done(now, actions);
+  end_workers();
+  finish_if_done();
 }
 
-void JobState::handle(const SignalRefused& event, TimePoint, std::vector<Action>&) {
+void JobState::handle(const SignalRefused& event) {
   workers_.at(static_cast<std::size_t>(event.local_rank)).refuses_signals = true;
 }
 
-void JobState::pause(std::vector<Action>& actions) {
+void JobState::pause() {
   if (paused()) return;
   clock_.set_standing_still(true);
-  signal_workers(SIGSTOP, SignalTarget::group, actions);
+  signal_workers(SIGSTOP, SignalTarget::group);
 }
 
-void JobState::resume(std::vector<Action>& actions) {
+void JobState::resume() {
   if (!paused()) return;
   clock_.set_standing_still(false);
-  signal_workers(SIGCONT, SignalTarget::group, actions);
+  signal_workers(SIGCONT, SignalTarget::group);
 }
 
-void JobState::signal_workers(int signal, SignalTarget target, std::vector<Action>& actions) const {
+void JobState::signal_workers(int signal, SignalTarget target) {
   for (int i = 0; i < options_.workers; ++i) {
-    if (workers_[static_cast<std::size_t>(i)].alive) actions.emplace_back(SendSignal{i, signal, target});
+    if (workers_[static_cast<std::size_t>(i)].alive) actions_.emplace_back(SendSignal{i, signal, target});
   }
 }
 
-void JobState::handle(const AlarmRang&, TimePoint now, std::vector<Action>& actions) {
+void JobState::handle(const AlarmRang&) {
   if (paused()) return;
   if (note_at_ && clock_.now() >= *note_at_) {
     note_at_.reset();
-    actions.emplace_back(Tell{{LogLevel::note, LogSource::job, describe_early_ends()}});
-    actions.emplace_back(ReportState{});
+    actions_.emplace_back(LogLine{LogLevel::note, LogSource::job, describe_early_ends()});
+    actions_.emplace_back(ReportState{});
   }
   if (save_until_ && clock_.now() >= *save_until_) {
     const bool ends = base::contains(options_.ending_signals, save_request_->signal);
-    return end_for(SignalArrived{ends ? save_request_->signal : SIGTERM, "the time to save (--save-grace) has expired"},
-                   now, actions);
+    return end_for(
+        SignalArrived{ends ? save_request_->signal : SIGTERM, "the time to save (--save-grace) has expired"});
   }
-  if (keep_until_ && clock_.now() >= *keep_until_) return end_workers(actions);
+  if (keep_until_ && clock_.now() >= *keep_until_) return end_workers();
   if (escalate_at_ && clock_.now() >= *escalate_at_) {
-    if (phase_ == Phase::killing) return finish(now, actions);
-    if (asked_with_.back() == SIGINT) return ask_to_end(SIGTERM, actions);
-    begin_killing(KillReason::grace_over, actions);
+    if (phase_ == Phase::killing) return finish();
+    if (asked_with_.back() == SIGINT) return ask_to_end(SIGTERM);
+    begin_killing(KillReason::grace_over);
   }
   if (!tell_at_ || clock_.now() < *tell_at_) return;
   tell_at_.reset();
-  actions.emplace_back(Tell{{LogLevel::warning, LogSource::job, describe_wait()}});
+  actions_.emplace_back(LogLine{LogLevel::warning, LogSource::job, describe_wait()});
 }
 
 std::string JobState::describe_wait() const {
@@ -242,26 +242,26 @@ std::string JobState::describe_cause() const {
   return "rank " + std::to_string(cause->rank) + " failed (" + cause->status.describe() + ")";
 }
 
-void JobState::begin_ending(RootCause cause, TimePoint now, std::vector<Action>& actions) {
+void JobState::begin_ending(RootCause cause) {
   cause_ = std::move(cause);
-  begin_ending(now, actions);
+  begin_ending();
 }
 
-void JobState::begin_ending(TimePoint now, std::vector<Action>& actions) {
-  resume(actions);
+void JobState::begin_ending() {
+  resume();
   phase_ = Phase::ending;
-  cause_time_ = now;
+  cause_time_ = now_;
   doubt_.reset();
   note_at_.reset();
   save_until_.reset();
   if (may_keep_states()) {
     keep_until_ = clock_.now() + limits::kStateTime;
     tell_at_ = clock_.now() + limits::kQuietEnding;
-    actions.emplace_back(AskForStates{});
+    actions_.emplace_back(AskForStates{});
   } else {
-    end_workers(actions);
+    end_workers();
   }
-  if (!std::holds_alternative<EndedElsewhere>(cause_)) actions.emplace_back(ReportCause{});
+  if (!std::holds_alternative<EndedElsewhere>(cause_)) actions_.emplace_back(ReportCause{});
 }
 
 // A request to end the job is no failure, unless the other nodes go on.
@@ -272,16 +272,20 @@ bool JobState::may_keep_states() const {
          std::holds_alternative<ExitTimedOut>(cause_);
 }
 
-void JobState::end_workers(std::vector<Action>& actions) {
-  keep_until_.reset();
-  tell_at_ = clock_.now() + limits::kQuietEnding;
-  const auto* request = std::get_if<SignalArrived>(&cause_);
+// Returns the signal with which a user has asked for the end, or 0 if something else is the cause.
+int JobState::asked_by() const {
+  if (const auto* request = std::get_if<SignalArrived>(&cause_)) return request->signal;
   const auto* elsewhere = std::get_if<EndedElsewhere>(&cause_);
-  const int asked_by = request != nullptr ? request->signal : elsewhere != nullptr ? elsewhere->cause.signal : 0;
-  ask_to_end(asked_by == SIGINT ? SIGINT : SIGTERM, actions);
+  return elsewhere == nullptr ? 0 : elsewhere->cause.signal;
 }
 
-void JobState::ask_to_end(int signal, std::vector<Action>& actions) {
+void JobState::end_workers() {
+  keep_until_.reset();
+  tell_at_ = clock_.now() + limits::kQuietEnding;
+  ask_to_end(asked_by() == SIGINT ? SIGINT : SIGTERM);
+}
+
+void JobState::ask_to_end(int signal) {
   asked_with_.push_back(signal);
   escalate_at_ = clock_.now() + options_.grace;
   // SIGTERM is sent to the leader only. Its children get it when the leader has ended.
@@ -291,43 +295,42 @@ void JobState::ask_to_end(int signal, std::vector<Action>& actions) {
     if (!worker.alive) continue;
     worker.signalled = true;
     // A stopped process does not see the signal until it is continued.
-    actions.emplace_back(SendSignal{i, signal, target});
-    actions.emplace_back(SendSignal{i, SIGCONT, SignalTarget::group});
+    actions_.emplace_back(SendSignal{i, signal, target});
+    actions_.emplace_back(SendSignal{i, SIGCONT, SignalTarget::group});
   }
 }
 
-void JobState::begin_killing(KillReason why, std::vector<Action>& actions) {
+void JobState::begin_killing(KillReason why) {
   phase_ = Phase::killing;
   keep_until_.reset();
   needed_kill_ = true;
   kill_reason_ = why;
   escalate_at_ = clock_.now() + limits::kUnkillableWait;
   for (Worker& worker : workers_) worker.killed = true;
-  signal_workers(SIGKILL, SignalTarget::group, actions);
+  signal_workers(SIGKILL, SignalTarget::group);
 }
 
-void JobState::finish_if_done(TimePoint now, std::vector<Action>& actions) {
+void JobState::finish_if_done() {
   const bool any_alive = std::ranges::any_of(workers_, [](const Worker& w) { return w.alive; });
   const bool all_ended = ends_.size() == workers_.size();
   if (all_ended && phase_ == Phase::running && expects_signal_ && doubt_) return;
   // While the job ends, workers that were never started are not waited for.
-  if (all_ended || (phase_ != Phase::running && !any_alive)) finish(now, actions);
+  if (all_ended || (phase_ != Phase::running && !any_alive)) finish();
 }
 
-void JobState::finish(TimePoint now, std::vector<Action>& actions) {
+void JobState::finish() {
   if (phase_ == Phase::running) {
-    cause_time_ = now;
-    if (find_culprit(ends_) != nullptr) actions.emplace_back(ReportCause{});
+    cause_time_ = now_;
+    if (find_culprit(ends_) != nullptr) actions_.emplace_back(ReportCause{});
   }
   phase_ = Phase::finished;
-  end_time_ = now;
+  end_time_ = now_;
   tell_at_.reset();
   escalate_at_.reset();
   note_at_.reset();
   save_until_.reset();
   keep_until_.reset();
   clock_.set_standing_still(false);
-  actions.emplace_back(Finish{});
 }
 
 std::vector<int> JobState::alive_local_ranks() const {
@@ -385,15 +388,12 @@ JobOutcome JobState::outcome() const {
     if (worker.alive) outcome.unkillable.push_back({rank_of(i), worker.pid});
   }
   add_cause(outcome);
-  const auto* request = outcome.cause_as<SignalArrived>();
-  const auto* elsewhere = outcome.cause_as<EndedElsewhere>();
-  const int asked_by = request != nullptr ? request->signal : elsewhere != nullptr ? elsewhere->cause.signal : 0;
   const WorkerEnd* cause = find_culprit(ends_);
-  const bool others_left_early = cause != nullptr || elsewhere != nullptr ||
+  const bool others_left_early = cause != nullptr || outcome.cause_as<EndedElsewhere>() != nullptr ||
                                  outcome.cause_as<ExitTimedOut>() != nullptr || outcome.cause_as<HangNews>() != nullptr;
   for (const WorkerEnd& end : ends_) {
     if (&end == cause && outcome.culprit() != nullptr) continue;
-    const bool was_asked_too = asked_by != 0 && end.status.was_killed_by(asked_by);
+    const bool was_asked_too = asked_by() != 0 && end.status.was_killed_by(asked_by());
     // A worker that responds to the launcher's signal with its own exit code has obeyed. A worker that crashes has not.
     if (failed_by_itself(end) && !was_asked_too && (!end.after_signal || end.status.was_killed())) {
       outcome.also_failed.push_back(end);

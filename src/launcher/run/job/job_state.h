@@ -68,36 +68,35 @@ class JobState {
     bool refuses_signals = false;
   };
 
-  void handle(const WorkerStarted& event, TimePoint now, std::vector<Action>& actions);
-  void handle(const SpawnFailed& event, TimePoint now, std::vector<Action>& actions) { end_for(event, now, actions); }
-  void handle(const WorkerEnd& event, TimePoint now, std::vector<Action>& actions);
-  void handle(const SignalArrived& event, TimePoint now, std::vector<Action>& actions);
-  void ask_to_save(const SignalArrived& event, std::vector<Action>& actions);
-  void handle(const AlarmRang& event, TimePoint now, std::vector<Action>& actions);
-  void handle(const GuardianLost& event, TimePoint now, std::vector<Action>& actions);
-  void handle(const ConsoleClosed&, TimePoint now, std::vector<Action>& actions) {
-    end_for(SignalArrived{.signal = SIGPIPE, .ends_job = true}, now, actions);
-  }
-  void handle(const HangNews& event, TimePoint now, std::vector<Action>& actions);
+  void handle(const WorkerStarted& event);
+  void handle(const SpawnFailed& event) { end_for(event); }
+  void handle(const WorkerEnd& event);
+  void handle(const SignalArrived& event);
+  void ask_to_save(const SignalArrived& event);
+  void handle(const AlarmRang& event);
+  void handle(const GuardianLost& event);
+  void handle(const ConsoleClosed&) { end_for(SignalArrived{.signal = SIGPIPE, .ends_job = true}); }
+  void handle(const HangNews& event);
   // Failures on this node may be secondary by then. The reported cause is the same on all nodes.
-  void handle(const EndedElsewhere& event, TimePoint now, std::vector<Action>& actions);
-  void handle(const Settled& event, TimePoint now, std::vector<Action>& actions);
-  void handle(const ExitTimedOut& event, TimePoint now, std::vector<Action>& actions) { end_for(event, now, actions); }
-  void handle(const StatesKept&, TimePoint now, std::vector<Action>& actions);
-  void handle(const SignalRefused& event, TimePoint now, std::vector<Action>& actions);
+  void handle(const EndedElsewhere& event);
+  void handle(const Settled& event);
+  void handle(const ExitTimedOut& event) { end_for(event); }
+  void handle(const StatesKept&);
+  void handle(const SignalRefused& event);
 
-  void pause(std::vector<Action>& actions);
-  void resume(std::vector<Action>& actions);
-  void signal_workers(int signal, SignalTarget target, std::vector<Action>& actions) const;
-  void end_for(RootCause cause, TimePoint now, std::vector<Action>& actions);
-  void begin_ending(TimePoint now, std::vector<Action>& actions);
-  void begin_ending(RootCause cause, TimePoint now, std::vector<Action>& actions);
+  void pause();
+  void resume();
+  void signal_workers(int signal, SignalTarget target);
+  void end_for(RootCause cause);
+  void begin_ending();
+  void begin_ending(RootCause cause);
   bool may_keep_states() const;
-  void end_workers(std::vector<Action>& actions);
-  void ask_to_end(int signal, std::vector<Action>& actions);
-  void begin_killing(KillReason why, std::vector<Action>& actions);
-  void finish_if_done(TimePoint now, std::vector<Action>& actions);
-  void finish(TimePoint now, std::vector<Action>& actions);
+  int asked_by() const;
+  void end_workers();
+  void ask_to_end(int signal);
+  void begin_killing(KillReason why);
+  void finish_if_done();
+  void finish();
   std::string describe_early_ends() const;
   std::string describe_wait() const;
   std::string describe_cause() const;
@@ -108,6 +107,8 @@ class JobState {
 
   const JobOptions options_;
   const TimePoint start_;
+  TimePoint now_;  // of the event that is handled
+  std::vector<Action> actions_;
   Phase phase_ = Phase::running;
   std::vector<Worker> workers_;
   std::vector<WorkerEnd> ends_;  // in the order in which the ends were seen

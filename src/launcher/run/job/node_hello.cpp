@@ -72,21 +72,37 @@ std::string comparable(const std::string& text) {
   return base::printable(shown, kMostCompared) + " (hash " + base::hex64(hash.value()) + ")";
 }
 
+struct Difference {
+  std::string name;
+  std::string theirs;
+  std::string ours;
+};
+
+// Returns the names of which two nodes have different values, the first limits::kRemarks of them. A value that a node
+// does not have is `missing`.
+std::vector<Difference> differences(const std::map<std::string, std::string>& theirs,
+                                    const std::map<std::string, std::string>& ours, const std::string& missing) {
+  const auto value_of = [&](const std::map<std::string, std::string>& values, const std::string& name) {
+    const auto found = values.find(name);
+    return found == values.end() ? missing : found->second;
+  };
+  std::map<std::string, std::string> all = ours;
+  all.insert(theirs.begin(), theirs.end());
+  std::vector<Difference> found;
+  for (const auto& [name, value] : all) {
+    const Difference one{name, value_of(theirs, name), value_of(ours, name)};
+    if (one.theirs != one.ours && found.size() < limits::kRemarks) found.push_back(one);
+  }
+  return found;
+}
+
 // Returns a text such as "program train: b0a1… on b, 77c2… on a", or an empty string if there is no difference.
 std::string difference(const NodeHello& theirs, const NodeHello& ours) {
-  const auto value_of = [](const NodeHello& node, const std::string& name) {
-    const auto found = node.same.find(name);
-    return found == node.same.end() ? "nothing" : found->second;
-  };
-  std::map<std::string, std::string> all = ours.same;
-  all.insert(theirs.same.begin(), theirs.same.end());
+  const auto shown = [](const std::string& text) { return base::printable(text, limits::kShownName); };
   std::vector<std::string> parts;
-  for (const auto& [name, value] : all) {
-    const std::string their = base::printable(value_of(theirs, name), limits::kShownName);
-    const std::string our = base::printable(value_of(ours, name), limits::kShownName);
-    if (value_of(theirs, name) == value_of(ours, name) || parts.size() == limits::kRemarks) continue;
-    parts.push_back(base::printable(name, limits::kShownName) + ": " + their + " on " +
-                    base::printable(theirs.host, limits::kShownName) + ", " + our + " on " + ours.host);
+  for (const Difference& one : differences(theirs.same, ours.same, "nothing")) {
+    parts.push_back(shown(one.name) + ": " + shown(one.theirs) + " on " + shown(theirs.host) + ", " + shown(one.ours) +
+                    " on " + ours.host);
   }
   return base::join(parts, "; ");
 }
@@ -175,20 +191,10 @@ std::string difference_of_kind(const NodeHello& hello, const NodeHello& own, boo
 
 std::vector<Remark> remarks_on(const NodeHello& hello, const NodeHello& own, std::chrono::nanoseconds now) {
   std::vector<Remark> remarks;
-  const auto value_of = [](const NodeHello& node, const std::string& name) {
-    const auto found = node.alike.find(name);
-    return found == node.alike.end() ? "" : found->second;
-  };
-  std::map<std::string, std::string> all = own.alike;
-  all.insert(hello.alike.begin(), hello.alike.end());
-  for (const auto& [name, value] : all) {
-    if (remarks.size() == limits::kRemarks) break;
-    const std::string there = value_of(hello, name);
-    const std::string here = value_of(own, name);
-    if (there == here) continue;
-    const std::string shown = base::printable(name, limits::kShownName);
-    remarks.push_back({shown, "nodes differ: " + shown + " is '" + base::printable(there, limits::kShownReason) +
-                                  "' on " + base::printable(hello.host, limits::kShownName) + " and '" + here +
+  for (const Difference& one : differences(hello.alike, own.alike, "")) {
+    const std::string shown = base::printable(one.name, limits::kShownName);
+    remarks.push_back({shown, "nodes differ: " + shown + " is '" + base::printable(one.theirs, limits::kShownReason) +
+                                  "' on " + base::printable(hello.host, limits::kShownName) + " and '" + one.ours +
                                   "' on " + own.host});
   }
   if (hello.time_of_day == 0) return remarks;

@@ -1,7 +1,6 @@
 #include "launcher/run/job/outcome.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <utility>
 
 #include "base/exit_code.h"
@@ -12,6 +11,10 @@
 
 namespace ddp::launcher {
 namespace {
+
+std::string text_of(const SignalArrived& request) {
+  return request.reason.empty() ? "terminated by " + base::signal_name(request.signal) : request.reason;
+}
 
 struct CauseText {
   const JobOutcome& outcome;
@@ -24,9 +27,7 @@ struct CauseText {
     return rank + end.status.describe() + (end.status.success() ? " before its collectives were done" : "");
   }
   std::string operator()(const SpawnFailed& failed) const { return failed.failure.message; }
-  std::string operator()(const SignalArrived& request) const {
-    return request.reason.empty() ? "terminated by " + base::signal_name(request.signal) : request.reason;
-  }
+  std::string operator()(const SignalArrived& request) const { return text_of(request); }
   std::string operator()(const GuardianLost&) const { return "the launcher's first process was killed"; }
   std::string operator()(const ExitTimedOut&) const { return base::ranks_text(outcome.ended_ranks) + " did not exit"; }
   std::string operator()(const HangNews& hang) const { return "the job hung: " + hang_headline(hang.verdict); }
@@ -76,7 +77,7 @@ wire::Cause cause_of(const JobOutcome& outcome) {
 }
 
 wire::Cause cause_of(const SignalArrived& event) {
-  return {.text = event.reason.empty() ? "terminated by " + base::signal_name(event.signal) : event.reason,
+  return {.text = text_of(event),
           .exit_code = 128 + event.signal,
           .signal = event.signal,
           .may_restart = !event.ends_job,
@@ -125,22 +126,6 @@ wire::CauseCode code_of_job(const wire::Cause& cause) {
   return has_saved || cause.code == wire::CauseCode::repeated_error ? cause.code : wire::CauseCode::none;
 }
 
-namespace {
-
-// A row of a table of which the first one that holds decides.
-template <typename Result>
-struct Row {
-  bool holds;
-  Result result;
-};
-
-template <typename Result>
-Result first_that_holds(std::initializer_list<Row<Result>> rows) {
-  return std::ranges::find_if(rows, &Row<Result>::holds)->result;
-}
-
-}  // namespace
-
 Conclusion conclude(LastFacts facts, const wire::Cause& cause) {
   using base::ExitStatus;
   Conclusion end;
@@ -158,12 +143,10 @@ Conclusion conclude(LastFacts facts, const wire::Cause& cause) {
   const bool has_saved = has_succeeded && (outcome.has_saved || cause.has_saved);
   const bool ended_by_request = cause.signal != 0 && outcome.status.was_killed_by(cause.signal);
   const bool ends_by_request = reported.empty() && cause.signal != 0 && (is_own || cause.node.empty());
-  outcome.status = first_that_holds<ExitStatus>({
-      // All nodes exit alike, so that a scheduler starts all of them again.
-      {has_saved, ExitStatus::exited(base::kExitSaved)},
-      {ended_by_request || ends_by_request, ExitStatus::killed(cause.signal)},
-      {true, ExitStatus::exited(cause.exit_code)},
-  });
+  // All nodes exit alike, so that a scheduler starts all of them again.
+  outcome.status = has_saved                             ? ExitStatus::exited(base::kExitSaved)
+                   : ended_by_request || ends_by_request ? ExitStatus::killed(cause.signal)
+                                                         : ExitStatus::exited(cause.exit_code);
   if (has_saved && !std::exchange(outcome.has_saved, true)) {
     end.level = LogLevel::note;
     end.line = "the program has saved and left, as another node was asked to: exit code 75 asks to start the job again";
@@ -173,11 +156,11 @@ Conclusion conclude(LastFacts facts, const wire::Cause& cause) {
   const bool is_asked_for = facts.in_haste || outcome.status.was_killed();
   const bool was_asked_here = is_between && is_asked_for && !std::holds_alternative<std::monostate>(facts.asked);
   const bool was_asked_before = !ended_by_request && outcome.cause_as<SignalArrived>() != nullptr;
-  outcome.cause = first_that_holds<RootCause>({
-      {was_asked_here, facts.asked},
-      {reported.empty() || was_asked_before, EndedElsewhere{cause}},
-      {true, outcome.cause},
-  });
+  if (was_asked_here) {
+    outcome.cause = facts.asked;
+  } else if (reported.empty() || was_asked_before) {
+    outcome.cause = EndedElsewhere{cause};
+  }
   end.was_ended_between_attempts = was_asked_here && facts.has_run;
   if (end.was_ended_between_attempts) return end;
   if (cause.signal != 0) end.level = LogLevel::warning;

@@ -1,7 +1,6 @@
 #include "launcher/run/job/store_listener.h"
 
 #include <arpa/inet.h>
-#include <netdb.h>
 
 #include <array>
 #include <cerrno>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "launcher/start/plan/rendezvous_plan.h"
+#include "net/address.h"
 
 namespace ddp::launcher {
 namespace {
@@ -24,22 +24,13 @@ base::Result<std::vector<std::string>> resolve_address(const std::string& addres
   // On a node without IPv6, "all interfaces" means those of IPv4.
   if (address == "::") return std::vector<std::string>{"::", "0.0.0.0"};
   if (is_number(address)) return std::vector{address};
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* first = nullptr;
-  const int error = ::getaddrinfo(address.c_str(), nullptr, &hints, &first);
-  if (error != 0) {
+  const auto found = net::addresses_of(address);
+  if (!found) {
     return base::Failure{"cannot serve the store on " + address + ": the name cannot be resolved (" +
-                         ::gai_strerror(error) + "). Give an address of this node with " + option};
+                         found.error().message + "). Give an address of this node with " + option};
   }
   std::vector<std::string> addresses;
-  for (const addrinfo* info = first; info != nullptr; info = info->ai_next) {
-    std::array<char, NI_MAXHOST> text{};
-    const int failed =
-        ::getnameinfo(info->ai_addr, info->ai_addrlen, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
-    if (failed == 0) addresses.emplace_back(text.data());
-  }
-  ::freeaddrinfo(first);
+  for (const net::IpAddress& each : found.value()) addresses.push_back(each.text());
   return addresses;
 }
 

@@ -89,8 +89,6 @@ class Succession {
 // Election is what a node that may lead knows about the votes of the others.
 class Election {
  public:
-  using TimePoint = std::chrono::steady_clock::time_point;
-
   // `own` is the vote of the node itself.
   explicit Election(wire::Vote own);
 

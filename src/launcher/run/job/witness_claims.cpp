@@ -6,26 +6,24 @@ namespace ddp::launcher {
 
 bool WitnessClaims::begin(int attempt, TimePoint now) {
   if (!has_witness() || attempt < attempt_) return false;
-  const bool is_new = attempt > attempt_ || (state_ == State::failed && now >= again_at_);
+  const bool is_new = attempt > attempt_ || (is(attempt, ClaimAnswer::Kind::failed) && now >= again_at_);
   if (!is_new) return false;
   attempt_ = attempt;
-  state_ = State::waiting;
+  answer_.reset();
   return true;
 }
 
 void WitnessClaims::end(int attempt, const ClaimAnswer& answer, TimePoint now) {
-  if (!is(attempt, State::waiting)) return;
-  using Kind = ClaimAnswer::Kind;
-  state_ = answer.kind == Kind::granted ? State::granted : answer.kind == Kind::taken ? State::taken : State::failed;
-  text_ = answer.text;
+  if (!is_newest(attempt) || answer_) return;
+  answer_ = answer;
   again_at_ = now + limits::kClaimPause;
 }
 
 std::string WitnessClaims::why_not(int attempt) const {
-  if (is(attempt, State::taken)) return text_ + " has claimed the job before, in the witness " + witness_;
-  if (is(attempt, State::failed)) return "the witness " + witness_ + " cannot be used: " + text_;
-  if (is(attempt, State::waiting)) return "the witness " + witness_ + " does not answer";
-  return "it was too late to claim the job in the witness " + witness_;
+  if (!is_newest(attempt)) return "it was too late to claim the job in the witness " + witness_;
+  if (!answer_) return "the witness " + witness_ + " does not answer";
+  if (is_taken(attempt)) return answer_->text + " has claimed the job before, in the witness " + witness_;
+  return "the witness " + witness_ + " cannot be used: " + answer_->text;
 }
 
 }  // namespace ddp::launcher

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace ddp::launcher {
@@ -30,20 +31,19 @@ class WitnessClaims {
   void end(int attempt, const ClaimAnswer& answer, TimePoint now);
 
   // Returns whether this node has claimed the electorate first. That is final.
-  bool holds(int attempt) const { return is(attempt, State::granted); }
+  bool holds(int attempt) const { return is(attempt, ClaimAnswer::Kind::granted); }
   // Returns whether another node has. That is final, too.
-  bool is_taken(int attempt) const { return is(attempt, State::taken); }
+  bool is_taken(int attempt) const { return is(attempt, ClaimAnswer::Kind::taken); }
   // Returns why this node does not lead, as in "b has claimed the job before, in the witness /shared/w".
   std::string why_not(int attempt) const;
 
  private:
-  enum class State : std::uint8_t { none, waiting, failed, granted, taken };
-  bool is(int attempt, State state) const { return attempt >= 0 && attempt == attempt_ && state_ == state; }
+  bool is_newest(int attempt) const { return attempt >= 0 && attempt == attempt_; }
+  bool is(int attempt, ClaimAnswer::Kind kind) const { return is_newest(attempt) && answer_ && answer_->kind == kind; }
 
   const std::string witness_;
   int attempt_ = -1;  // of the newest claim
-  State state_ = State::none;
-  std::string text_;
+  std::optional<ClaimAnswer> answer_;
   TimePoint again_at_;
 };
 

@@ -13,8 +13,8 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "launcher/limits.h"
-#include "launcher/run/output/gathered_lines.h"
-#include "launcher/run/process/image_writer.h"
+#include "launcher/run/output/line_splitter.h"
+#include "launcher/run/process/image_directory.h"
 #include "launcher/run/process/process_sample.h"
 
 namespace ddp::launcher {
@@ -117,10 +117,7 @@ class LocalWorkers : public WorkerGroup {
     if (has_succeeded) part_with_leftovers(interrupted);
     // This ends the processes that hold the ends of the pipes.
     remains.leftovers = processes_.end_leftovers();
-    output_.interrupted = [&] {
-      poll_();
-      return interrupted();
-    };
+    output_.interrupted = [&] { return is_interrupted(interrupted); };
     output_.drain();
     output_.interrupted = nullptr;
     remains.lost_lines = output_.lost_lines().untold;
@@ -149,11 +146,7 @@ class LocalWorkers : public WorkerGroup {
     gathered_.feed(node, which, bytes);
   }
   void finish_images(const std::function<bool()>& interrupted) override {
-    const auto ask = [&] {
-      poll_();
-      return interrupted();
-    };
-    if (!has_succeeded_) images_.finish(states_, placement_, ask);
+    if (!has_succeeded_) images_.finish(states_, placement_, [&] { return is_interrupted(interrupted); });
   }
   void finish_output() override {
     gathered_.finish();
@@ -161,6 +154,11 @@ class LocalWorkers : public WorkerGroup {
   }
 
  private:
+  bool is_interrupted(const std::function<bool()>& interrupted) const {
+    poll_();
+    return interrupted();
+  }
+
   // A worker that a signal or a debugger has stopped keeps nothing.
   bool is_stopped(int local_rank) const {
     const auto worker = running_.find(local_rank);

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/text.h"
 #include "launcher/run/output/output_texts.h"
 
 namespace ddp::launcher {
@@ -97,9 +98,7 @@ void Console::set_footer(std::vector<std::string> lines) {
   footer_.set(std::move(lines));
   if (!is_over) return update_footer();
   footer_timer_.reset();
-  if (!footer_.is_shown()) return;
-  erase_footer();
-  flush();
+  redraw_footer();
 }
 
 TerminalSize Console::size() const {
@@ -117,9 +116,7 @@ void Console::redraw_footer() {
 void Console::yield_footer() {
   if (!terminal_ || closed_) return;
   footer_due_ = steady_clock::now() + limits::kFooterPause;
-  if (!footer_.is_shown()) return;
-  erase_footer();
-  flush();
+  redraw_footer();
 }
 
 // The ends of the footer's lines are no ends of the workers' lines.

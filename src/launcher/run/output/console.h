@@ -15,7 +15,6 @@
 #include "base/unique_fd.h"
 #include "launcher/limits.h"
 #include "launcher/run/output/console_layout.h"
-#include "launcher/run/output/footer.h"
 #include "net/event_loop.h"
 
 namespace ddp::launcher {
@@ -90,7 +89,6 @@ class Console {
   bool terminal() const { return terminal_; }
   // Returns whether the output may appear on a terminal, which may also be at the other end of a pipe.
   bool may_be_terminal() const { return terminal_ || is_pipe_; }
-  bool lossless() const { return bounds_.lossless; }
   // Returns the number of worker lines that were not shown (a line of several ranks counts once per rank).
   std::int64_t lost() const { return lost_; }
   // Returns how many of these the last say_goodbye() could not report, because the console did not accept its notice

@@ -46,7 +46,7 @@ void LineCollapse::grow() {
 void LineCollapse::put_in_bucket(Sequence line, std::vector<Entry>& entries, std::uint64_t mask) {
   Entry& one = entries[line & mask];
   one.next_in_bucket = 0;
-  if (!one.whole) return;
+  if (!one.whole()) return;
   Bucket& bucket = buckets_[one.hash & mask];
   (bucket.first == 0 ? bucket.first : entries[bucket.last & mask].next_in_bucket) = line;
   bucket.last = line;
@@ -85,7 +85,7 @@ void LineCollapse::say(int local_rank, int stream, const LinePiece& piece, Outpu
 bool LineCollapse::can_join(Sequence line, int local_rank, std::uint64_t hash, std::string_view wanted) {
   const Entry& candidate = entry(line);
   const auto rank = static_cast<std::size_t>(local_rank);
-  return candidate.hash == hash && candidate.whole && !candidate.gone &&
+  return candidate.hash == hash && candidate.whole() && !candidate.gone &&
          candidate.place > speaker(local_rank).shared_place && (bits(line)[rank / 64] >> (rank % 64) & 1) == 0 &&
          text(candidate) == wanted;
 }
@@ -159,7 +159,6 @@ void LineCollapse::append(int local_rank, int stream, const LinePiece& piece, st
   added.stream = stream;
   added.local_rank = local_rank;
   added.times = 1;
-  added.whole = piece.begins && piece.ends;
   added.begins = piece.begins;
   added.ends = piece.ends;
   text_.append(piece.text);
@@ -215,7 +214,7 @@ void LineCollapse::emit(Sequence line) {
 void LineCollapse::forget_gone() {
   for (; head_ != end_ && entry(head_).gone; ++head_) {
     const Entry& one = entry(head_);
-    if (!one.whole) continue;
+    if (!one.whole()) continue;
     Bucket& bucket = buckets_[one.hash & mask_];
     bucket.first = one.next_in_bucket;
     if (bucket.first == 0) bucket.last = 0;

@@ -81,10 +81,11 @@ class LineCollapse {
     int stream = 0;
     int local_rank = 0;
     int times = 0;
-    bool whole = true;  // false for a part of a line
     bool begins = true;
     bool ends = true;
     bool gone = false;  // emitted while an earlier line still waits
+
+    bool whole() const { return begins && ends; }  // false for a part of a line
   };
   struct Bucket {
     Sequence first = 0;

@@ -107,8 +107,8 @@ void LineTag::set_time(std::chrono::system_clock::time_point now) {
 }
 
 void LineTag::forget() {
-  for (Cached& one : cached_) one.valid = false;
-  several_.valid = false;
+  cached_.assign(cached_.size(), std::nullopt);
+  several_.reset();
 }
 
 int LineTag::rank_of(int local_rank) const {
@@ -142,24 +142,19 @@ std::string LineTag::render_colored(std::span<const int> local_ranks) const {
   return color + text + kColorEnd;
 }
 
-LineTag::Cached& LineTag::cache(int local_rank) {
+std::string_view LineTag::of_rank(int local_rank) {
   const auto index = static_cast<std::size_t>(local_rank);
   if (cached_.size() <= index) cached_.resize(index + 1);
-  return cached_[index];
-}
-
-std::string_view LineTag::of_rank(int local_rank) {
-  Cached& one = cache(local_rank);
-  if (!one.valid) one = {render_colored({&local_rank, 1}), true};
-  return one.text;
+  if (!cached_[index]) cached_[index] = render_colored({&local_rank, 1});
+  return *cached_[index];
 }
 
 std::string_view LineTag::of_ranks(RankBits bits) {
-  if (!several_.valid || !std::equal(bits.begin(), bits.end(), several_bits_.begin(), several_bits_.end())) {
+  if (!several_ || !std::equal(bits.begin(), bits.end(), several_bits_.begin(), several_bits_.end())) {
     several_bits_.assign(bits.begin(), bits.end());
-    several_ = {render_colored(ranks_of(bits)), true};
+    several_ = render_colored(ranks_of(bits));
   }
-  return several_.text;
+  return *several_;
 }
 
 }  // namespace ddp::launcher

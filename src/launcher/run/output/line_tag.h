@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,17 +53,12 @@ class LineTag {
     Field field;
     std::string text;
   };
-  struct Cached {
-    std::string text;
-    bool valid = false;
-  };
 
   void parse(const std::string& format);
   void add_text(std::string_view text);
   int rank_of(int local_rank) const;
   std::string render(std::span<const int> local_ranks) const;
   std::string render_colored(std::span<const int> local_ranks) const;
-  Cached& cache(int local_rank);
   void forget();
 
   std::vector<Part> parts_;
@@ -71,10 +67,10 @@ class LineTag {
   bool uses_time_ = false;
   std::time_t second_ = -1;
   std::string time_;
-  std::vector<int> ranks_;  // by local rank; -1 if not set
-  std::vector<Cached> cached_;
-  std::vector<std::uint64_t> several_bits_;  // the ranks of `several_`
-  Cached several_;
+  std::vector<int> ranks_;                          // by local rank; -1 if not set
+  std::vector<std::optional<std::string>> cached_;  // by local rank
+  std::vector<std::uint64_t> several_bits_;         // the ranks of `several_`
+  std::optional<std::string> several_;
 };
 
 }  // namespace ddp::launcher

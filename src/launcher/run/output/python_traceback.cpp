@@ -22,9 +22,7 @@ constexpr std::array kLibraries = {
 
 // Removes a line from the front of `text`, and returns it without its end.
 std::string_view next_line(std::string_view& text) {
-  const std::size_t end = std::min(text.find('\n'), text.size());
-  std::string_view line = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
+  std::string_view line = base::take_line(text);
   if (line.ends_with('\r')) line.remove_suffix(1);
   return line;
 }

@@ -1,40 +1,17 @@
 #include "launcher/run/process/gpu_counters.h"
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
+#include <exception>
 
 #include "launcher/start/plan/device_binding.h"
+#include "wire/json_fields.h"
 
 namespace ddp::launcher {
+
+BOOST_DESCRIBE_STRUCT(GpuHolder, (), (pid, bytes))
+BOOST_DESCRIBE_STRUCT(GpuCounters, (), (uuid, busy_percent, moved_bytes, processes, holders, has_node_pids))
+
 namespace {
-
-using Json = nlohmann::json;
-
-template <typename Number>
-Json or_null(const std::optional<Number>& number) {
-  return number ? Json(*number) : Json(nullptr);
-}
-
-template <typename Number>
-std::optional<Number> number_in(const Json& json, const char* name) {
-  const Json& number = json.at(name);
-  return number.is_null() ? std::nullopt : std::optional(number.get<Number>());
-}
-
-Json holders_json(std::span<const GpuHolder> holders) {
-  Json list = Json::array();
-  for (const GpuHolder& holder : holders) list.push_back({{"pid", holder.pid}, {"bytes", or_null(holder.bytes)}});
-  return list;
-}
-
-std::vector<GpuHolder> holders_in(const Json& gpu) {
-  std::vector<GpuHolder> holders;
-  for (const Json& holder : gpu.at("holders")) {
-    holders.push_back({holder.at("pid").get<pid_t>(), number_in<std::uint64_t>(holder, "bytes")});
-  }
-  return holders;
-}
 
 std::vector<const GpuCounters*> used_by(std::span<const pid_t> processes, std::span<const GpuCounters> node_gpus) {
   std::vector<const GpuCounters*> used;
@@ -77,27 +54,13 @@ std::optional<std::uint64_t> memory_of(const GpuCounters& gpu, std::span<const p
 }  // namespace
 
 std::string to_line(std::span<const GpuCounters> node_gpus) {
-  Json line = Json::array();
-  for (const GpuCounters& gpu : node_gpus) {
-    line.push_back({{"uuid", gpu.uuid},
-                    {"busy_percent", or_null(gpu.busy_percent)},
-                    {"moved_bytes", or_null(gpu.moved_bytes)},
-                    {"processes", gpu.processes},
-                    {"holders", holders_json(gpu.holders)},
-                    {"has_node_pids", gpu.has_node_pids}});
-  }
-  return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const wire::Json line = wire::json_of(std::vector<GpuCounters>(node_gpus.begin(), node_gpus.end()));
+  return line.dump(-1, ' ', false, wire::Json::error_handler_t::replace) + "\n";
 }
 
 std::optional<std::vector<GpuCounters>> gpus_from_line(std::string_view line) try {
-  std::vector<GpuCounters> node_gpus;
-  for (const Json& gpu : Json::parse(line)) {
-    node_gpus.push_back({gpu.at("uuid").get<std::string>(), number_in<int>(gpu, "busy_percent"),
-                         number_in<std::uint64_t>(gpu, "moved_bytes"), gpu.at("processes").get<std::vector<pid_t>>(),
-                         holders_in(gpu), gpu.at("has_node_pids").get<bool>()});
-  }
-  return node_gpus;
-} catch (const Json::exception&) {
+  return wire::read_json<std::vector<GpuCounters>>(wire::Json::parse(line));
+} catch (const std::exception&) {
   return std::nullopt;
 }
 

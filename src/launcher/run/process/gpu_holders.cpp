@@ -1,24 +1,17 @@
 #include "launcher/run/process/gpu_holders.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <spawn.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <csignal>
 #include <filesystem>
-#include <thread>
+#include <string_view>
+#include <utility>
 
 #include "base/file.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "base/uninterrupted.h"
-#include "base/unique_fd.h"
+#include "launcher/run/process/helper.h"
 #include "launcher/run/process/our_programs.h"
 #include "launcher/run/process/process_tree.h"
 
@@ -29,44 +22,6 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostLine = std::size_t{1} << 20;
-constexpr std::chrono::milliseconds kReapPause{5};
-
-// Starts the program with its standard output in a pipe, and nothing else of the launcher.
-std::optional<pid_t> start(const std::string& program, int out) {
-  posix_spawn_file_actions_t files;
-  posix_spawnattr_t attributes;
-  ::posix_spawn_file_actions_init(&files);
-  ::posix_spawnattr_init(&attributes);
-  ::posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
-  ::posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  sigset_t none;
-  sigset_t all;
-  ::sigemptyset(&none);
-  ::sigfillset(&all);
-  ::posix_spawnattr_setsigmask(&attributes, &none);
-  ::posix_spawnattr_setsigdefault(&attributes, &all);
-  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  std::string name = program;
-  std::array<char*, 2> arguments = {name.data(), nullptr};
-  pid_t pid = 0;
-  const int error = ::posix_spawn(&pid, program.c_str(), &files, &attributes, arguments.data(), environ);
-  ::posix_spawnattr_destroy(&attributes);
-  ::posix_spawn_file_actions_destroy(&files);
-  return error == 0 ? std::optional(pid) : std::nullopt;
-}
-
-std::string read_line(int fd, Clock::time_point deadline) {
-  std::string text;
-  std::array<char, 4096> buffer;
-  while (text.find('\n') == std::string::npos && text.size() < kMostLine) {
-    const bool is_ready = base::poll_until(fd, POLLIN, deadline) > 0;
-    const ssize_t got = is_ready ? ::read(fd, buffer.data(), buffer.size()) : 0;
-    if (got <= 0) return "";
-    text.append(buffer.data(), static_cast<std::size_t>(got));
-  }
-  return text.substr(0, text.find('\n'));
-}
 
 // Completes what is known of a process of this container or node.
 void add_names(GpuUser& user) {
@@ -101,17 +56,20 @@ OpenFileSearch find_processes_with(const std::string& file, const std::string& p
 }
 
 std::optional<std::string> first_line_of(const std::string& program, Clock::time_point deadline) {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
-  const base::UniqueFd in(ends[0]);
-  base::UniqueFd out(ends[1]);
-  const auto pid = start(program, out.get());
-  if (!pid) return std::nullopt;
-  out.reset();
-  std::string line = read_line(in.get(), deadline);
-  ::kill(*pid, SIGKILL);
-  while (::waitpid(*pid, nullptr, WNOHANG) == 0 && Clock::now() < deadline) std::this_thread::sleep_for(kReapPause);
-  return line.empty() ? std::nullopt : std::optional(std::move(line));
+  net::EventLoop loop;
+  std::string text;
+  HelperCallbacks callbacks;
+  callbacks.read = [&](std::size_t /*stream*/, std::string_view bytes) {
+    text += bytes;
+    if (text.find('\n') != std::string::npos || text.size() >= kMostLine) loop.stop();
+  };
+  callbacks.ended = [&](const base::ExitStatus&) { loop.stop(); };
+  const auto run = Helper::start(loop, {{program}}, std::move(callbacks));
+  if (!run) return std::nullopt;
+  const auto alarm = loop.at(deadline, [&] { loop.stop(); });
+  loop.run();
+  const std::size_t end = text.find('\n');
+  return end == 0 || end == std::string::npos ? std::nullopt : std::optional(text.substr(0, end));
 }
 
 GpuUsers find_gpu_users(const GpuFacts& gpu, std::chrono::milliseconds limit) {

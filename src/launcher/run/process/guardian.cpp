@@ -38,10 +38,8 @@ class Guardian {
   Guardian(const GuardianOptions& options, pid_t supervisor, std::set<pid_t> foreign)
       : options_(options), supervisor_(supervisor), foreign_(std::move(foreign)) {}
 
-  base::ExitStatus watch() {
-    std::vector<int> expected = options_.signals;
-    expected.insert(expected.end(), {SIGCHLD, SIGTTIN});
-    const sigset_t set = set_of(expected);
+  // Waits for these signals, which are blocked.
+  base::ExitStatus watch(const sigset_t& set) {
     while (true) {
       siginfo_t info{};
       const int signal = ::sigwaitinfo(&set, &info);
@@ -154,7 +152,7 @@ base::ExitStatus run_guarded(const GuardianOptions& options,
   }
   lifeline.reset();
   Guardian guardian(options, supervisor, {before.begin(), before.end()});
-  const base::ExitStatus end = guardian.watch();
+  const base::ExitStatus end = guardian.watch(blocked);
   guardian.sweep();
   return end;
 }

@@ -7,6 +7,9 @@
 
 namespace ddp::launcher {
 
+// Says which processes of a worker get a signal. A worker leads a process group.
+enum class SignalTarget { leader, group };
+
 // Returns every signal that would end or stop a process and can be passed on. These are requests to end, SIGUSR1 and
 // similar ones, real-time signals, SIGTSTP and SIGCONT. Signals that were ignored when this process was started (nohup,
 // a background job of a script) are left out, and stay ignored. SIGQUIT is included even then if it does not end the

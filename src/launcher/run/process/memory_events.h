@@ -7,10 +7,18 @@
 #include <string>
 #include <vector>
 
-#include "launcher/run/process/oom_kill.h"
 #include "launcher/start/facts/cgroups.h"
 
 namespace ddp::launcher {
+
+// Describes a kill by the kernel. The killed process shares the launcher's memory limit, or the node.
+struct OomKill {
+  std::string where;              // folder of the cgroup; empty if no limit is visible
+  std::uint64_t limit_bytes = 0;  // limit of that cgroup; 0 if none is known
+  std::uint64_t peak_bytes = 0;   // the most that it has held; 0 if unknown
+
+  friend bool operator==(const OomKill&, const OomKill&) = default;
+};
 
 class OomWatch {
  public:

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,8 @@
 #include "launcher/limits.h"
 #include "launcher/run/process/process_texts.h"
 #include "launcher/run/process/tool_run.h"
+#include "launcher/run/process/worker_spec.h"
+#include "launcher/start/plan/preload_plan.h"
 #include "net/event_loop_asio.h"
 #include "wire/record_ring_layout.h"
 #include "wire/state_memory_layout.h"
@@ -31,7 +34,30 @@
 #include "wire/worker_env.h"
 
 namespace ddp::launcher {
+
 namespace {
+
+std::string name_of(const std::string& line) {
+  return line.substr(0, line.find('='));
+}
+
+// A specification of a worker, none of whose ranks, places and files is that of another one with another `which`.
+WorkerSpec example(const LaunchPlan& plan, int which) {
+  const std::string text = "example" + std::to_string(which);
+  Placement placement;
+  placement.attempt = which;
+  placement.node_rank = which;
+  placement.node_count = which + 1;
+  placement.first_rank = which * plan.workers;
+  placement.world_size = placement.node_count * plan.workers;
+  placement.master_addr = text;
+  placement.master_port = static_cast<std::uint16_t>(which);
+  placement.interface = text;
+  placement.may_restart = which == 1;
+  placement.restore.step = which;
+  placement.restore.ranks.resize(static_cast<std::size_t>(plan.workers));
+  return make_worker_spec(plan, placement, {which == 1 ? 0 : plan.workers - 1, text, text, text});
+}
 
 constexpr std::size_t kAnswerBytes = 4096;
 constexpr std::string_view kReady = "ready ";  // of the preloader and of a worker, each with its pid
@@ -72,34 +98,24 @@ bool send_with_descriptors(int socket, std::string_view text, const std::vector<
   return ::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 }
 
-// Writes names with lists of texts, as ddp_preload.py reads them.
-class Request {
- public:
-  void add(std::string_view name, const std::vector<std::string>& texts) {
-    word(name);
-    word(std::to_string(texts.size()));
-    for (const std::string& text : texts) word(text);
-  }
-  void add(std::string_view name, const std::vector<int>& numbers) {
-    std::vector<std::string> texts;
-    for (const int number : numbers) texts.push_back(std::to_string(number));
-    add(name, texts);
-  }
-  void add(std::string_view name, const rlimit& limit) {
-    const auto text = [](rlim_t value) { return value == RLIM_INFINITY ? "-1" : std::to_string(value); };
-    add(name, std::vector{text(limit.rlim_cur), text(limit.rlim_max)});
-  }
+// Appends a name with a list of texts, as ddp_preload.py reads it.
+void add(std::string& request, const std::string& name, const std::vector<std::string>& texts) {
+  const auto append = [&](const std::string& word) { request.append(word.c_str(), word.size() + 1); };
+  append(name);
+  append(std::to_string(texts.size()));
+  for (const std::string& text : texts) append(text);
+}
 
-  const std::string& text() const { return text_; }
+std::vector<std::string> texts_of(const std::vector<int>& numbers) {
+  std::vector<std::string> texts;
+  for (const int number : numbers) texts.push_back(std::to_string(number));
+  return texts;
+}
 
- private:
-  void word(std::string_view text) {
-    text_ += text;
-    text_ += '\0';
-  }
-
-  std::string text_;
-};
+std::vector<std::string> texts_of(const rlimit& limit) {
+  const auto text = [](rlim_t value) { return value == RLIM_INFINITY ? "-1" : std::to_string(value); };
+  return {text(limit.rlim_cur), text(limit.rlim_max)};
+}
 
 // Holds descriptors that a worker gets, and what each is for.
 struct Kept {
@@ -107,21 +123,23 @@ struct Kept {
   std::vector<int> descriptors;
 };
 
-Kept kept_descriptors(const WorkerSpec& spec, const SpawnContext& context) {
+Kept kept_descriptors(const WorkerSpec& spec, const WorkerDescriptors& descriptors) {
   Kept kept;
   const auto keep = [&](const std::string& name, int descriptor) {
     if (descriptor < 0) return;
     kept.names.push_back(name);
     kept.descriptors.push_back(descriptor);
   };
-  keep("in", context.in);
-  keep("out", context.out);
-  keep("err", context.err);
-  keep("cgroup", context.cgroup_procs);
+  keep("in", descriptors.in);
+  keep("out", descriptors.out);
+  keep("err", descriptors.err);
+  keep("cgroup", descriptors.cgroup_procs);
   const rlim_t most = limits_of(spec).descriptors.rlim_cur;
-  if (most > static_cast<rlim_t>(wire::kPageDescriptor)) keep(std::to_string(wire::kPageDescriptor), context.page);
-  if (most > static_cast<rlim_t>(wire::kRingDescriptor)) keep(std::to_string(wire::kRingDescriptor), context.ring);
-  if (most > static_cast<rlim_t>(wire::kStateDescriptor)) keep(std::to_string(wire::kStateDescriptor), context.states);
+  for (const auto& [descriptor, number] :
+       {std::pair(descriptors.page, wire::kPageDescriptor), std::pair(descriptors.ring, wire::kRingDescriptor),
+        std::pair(descriptors.states, wire::kStateDescriptor)}) {
+    if (most > static_cast<rlim_t>(number)) keep(std::to_string(number), descriptor);
+  }
   return kept;
 }
 
@@ -133,16 +151,16 @@ std::string oom_score_of_worker() {
 
 std::string request_for(const WorkerSpec& spec, const std::vector<std::string>& descriptors) {
   const WorkerLimits limits = limits_of(spec);
-  Request request;
-  request.add("descriptors", descriptors);
-  request.add("environment", spec.environment);
-  request.add("cpus", spec.cpus);
-  request.add("memory_nodes", spec.memory_nodes);
-  request.add("ignored_signals", spec.ignored_signals);
-  request.add("NOFILE", limits.descriptors);
-  request.add("CORE", limits.core);
-  request.add("oom_score", std::vector{oom_score_of_worker()});
-  return request.text();
+  std::string request;
+  add(request, "descriptors", descriptors);
+  add(request, "environment", spec.environment);
+  add(request, "cpus", texts_of(spec.cpus));
+  add(request, "memory_nodes", texts_of(spec.memory_nodes));
+  add(request, "ignored_signals", texts_of(spec.ignored_signals));
+  add(request, "NOFILE", texts_of(limits.descriptors));
+  add(request, "CORE", texts_of(limits.core));
+  add(request, "oom_score", {oom_score_of_worker()});
+  return request;
 }
 
 // Opens the process if it is a child of this one.
@@ -211,8 +229,8 @@ void Preloader::hear() {
     alarm_.reset();
     state_ = State::ready;
     pid_ = static_cast<pid_t>(base::parse_integer(answer.substr(kReady.size()), 1, 1 << 30).value_or(0));
-    callbacks_.note(forked_from_text(
-        pid_, std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun_at_)));
+    const auto import = std::chrono::steady_clock::now() - begun_at_;
+    callbacks_.note(forked_from_text(pid_, std::chrono::duration_cast<std::chrono::milliseconds>(import)));
     callbacks_.is_decided();
   } else if (answer == "unneeded") {
     end();
@@ -249,15 +267,15 @@ void Preloader::end() {
   if (was_importing) callbacks_.is_decided();
 }
 
-std::optional<Spawned> Preloader::fork(const WorkerSpec& spec, const SpawnContext& context) {
+std::optional<Spawned> Preloader::fork(const WorkerSpec& spec, const WorkerDescriptors& descriptors) {
   if (state_ != State::ready) return std::nullopt;
   const auto until = std::chrono::steady_clock::now() + limits::kForkTime;
   Pair channel = make_sockets();
-  const Kept kept = kept_descriptors(spec, context);
+  const Kept kept = kept_descriptors(spec, descriptors);
   const base::UniqueFd file = file_with(request_for(spec, kept.names));
-  std::vector<int> descriptors = {channel.other.get(), file.get()};
-  descriptors.insert(descriptors.end(), kept.descriptors.begin(), kept.descriptors.end());
-  if (!channel.own || !file || !send_with_descriptors(control_.get(), "fork", descriptors)) {
+  std::vector<int> passed = {channel.other.get(), file.get()};
+  passed.insert(passed.end(), kept.descriptors.begin(), kept.descriptors.end());
+  if (!channel.own || !file || !send_with_descriptors(control_.get(), "fork", passed)) {
     give_up(not_forked_text(std::strerror(errno)));
     return std::nullopt;
   }
@@ -283,6 +301,31 @@ std::optional<Spawned> Preloader::let_go(int channel, std::string_view pid) {
     return std::nullopt;  // the destructor kills and reaps it
   }
   return Spawned{std::move(process), std::move(end)};
+}
+
+PreloadSpec make_preload_spec(const LaunchPlan& plan) {
+  PreloadSpec result{.refused = plan.preload_refused, .modules = plan.preload};
+  if (!result.refused.empty()) return result;
+  const WorkerSpec one = example(plan, 1);
+  const WorkerSpec other = example(plan, 2);
+  const std::set<std::string> others(other.environment.begin(), other.environment.end());
+  std::set<std::string> unknown;
+  for (const std::string& line : one.environment) {
+    const bool is_rank = name_of(line) == wire::env::kLocalRank;
+    if (others.contains(line) && !is_rank)
+      result.environment.push_back(line);
+    else
+      unknown.insert(name_of(line));
+  }
+  for (const std::string& line : other.environment) {
+    if (std::ranges::find(one.environment, line) == one.environment.end()) unknown.insert(name_of(line));
+  }
+  result.probe = python_probe(plan);
+  result.command = one.arguments;
+  result.command.front() = plan.program;
+  result.environment.push_back(wire::env::kPreloadUnknown +
+                               ("=" + base::join(std::vector<std::string>(unknown.begin(), unknown.end()), ",")));
+  return result;
 }
 
 }  // namespace ddp::launcher

@@ -7,14 +7,26 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/unique_fd.h"
 #include "launcher/run/process/helper.h"
-#include "launcher/run/process/preload_spec.h"
 #include "launcher/run/process/spawn.h"
+#include "launcher/start/plan/launch_plan.h"
 #include "net/event_loop.h"
 
 namespace ddp::launcher {
+
+// Describes the process from which workers are forked. make_preload_spec() is pure.
+struct PreloadSpec {
+  std::string refused;                   // why there is none, without a full stop; empty if there is one
+  std::vector<std::string> probe;        // starts the same Python without a program
+  std::vector<std::string> command;      // that of a worker
+  std::vector<std::string> environment;  // "NAME=value" lines: those that do not depend on rank, node and attempt
+  std::string modules;                   // value of wire::env::kPreload, which the environment lacks
+};
+
+PreloadSpec make_preload_spec(const LaunchPlan& plan);
 
 struct PreloaderCallbacks {
   std::function<void(const std::string& text)> note;  // for the user: how workers are started from now on, and why
@@ -36,7 +48,7 @@ class Preloader {
 
   // Forks the worker as spawn_worker() would start it. The same holds for the result. Returns std::nullopt if the
   // worker has to be started: then nothing of it is left. Blocks for limits::kForkTime at most.
-  std::optional<Spawned> fork(const WorkerSpec& spec, const SpawnContext& context);
+  std::optional<Spawned> fork(const WorkerSpec& spec, const WorkerDescriptors& descriptors);
 
  private:
   // It asks whether Python runs ddplaunch's code, starts the preloader if so, and waits for the end of its import.

@@ -2,27 +2,97 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <optional>
+#include <span>
+#include <string>
 
 #include "base/check.h"
+#include "base/file.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
 #include "launcher/limits.h"
 #include "launcher/run/process/preloader.h"
 #include "launcher/run/process/process_sample.h"
 #include "launcher/run/process/process_tree.h"
 #include "launcher/run/process/spawn.h"
-#include "launcher/run/process/terminal_loan.h"
+#include "launcher/start/facts/standard_input.h"
 
 namespace ddp::launcher {
 namespace {
+
+// The launcher's parent is its guardian, which has stayed in the session of the user's shell.
+StandardInput input_of_job() {
+  return standard_input(::getppid());
+}
+
+std::string file_of(pid_t pid, unsigned long descriptor) {
+  std::error_code error;
+  const std::string link = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(descriptor);
+  return std::filesystem::read_symlink(link, error).string();
+}
+
+// Returns whether a thread of the process waits in a read of this file.
+bool reads(pid_t pid, const std::string& file) {
+  constexpr std::size_t kMostThreads = 64;
+  const std::string folder = "/proc/" + std::to_string(pid) + "/task/";
+  return std::ranges::any_of(sample_threads(pid, kMostThreads), [&](const ThreadSample& thread) {
+    const std::string call = base::read_file(folder + std::to_string(thread.tid) + "/syscall");
+    const std::vector<std::string> words = base::split(call, ' ');
+    if (words.size() < 2 || words[0] != std::to_string(SYS_read)) return false;
+    return file_of(pid, std::strtoul(words[1].c_str(), nullptr, 16)) == file;
+  });
+}
+
+// A worker that reads the terminal may switch off its echo, as a debugger does at its prompt, and may end before it
+// switches it on again. The destructor restores the mode that the standard input had when the object was made, unless
+// the job is in the background. The user's shell has restored it then.
+class TerminalLoan {
+ public:
+  TerminalLoan() {
+    const StandardInput input = input_of_job();
+    is_granted_ = input != StandardInput::background_terminal;
+    termios mode{};
+    if (input == StandardInput::terminal && ::tcgetattr(STDIN_FILENO, &mode) == 0) mode_ = mode;
+  }
+  ~TerminalLoan() {
+    if (mode_ && input_of_job() == StandardInput::terminal) ::tcsetattr(STDIN_FILENO, TCSANOW, &*mode_);
+  }
+  TerminalLoan(const TerminalLoan&) = delete;
+  TerminalLoan& operator=(const TerminalLoan&) = delete;
+
+  // Returns whether the worker may have the standard input. The terminal of a job in the background belongs to others.
+  bool is_granted() const { return is_granted_; }
+
+  // Returns whether the worker waits for input. `processes` are its processes. A prompt that edits the line has
+  // switched the terminal's own editing off, and waits in select(). Any other reader waits in read().
+  bool is_awaited_by(std::span<const pid_t> processes) const {
+    termios mode{};
+    if (!mode_ || ::tcgetattr(STDIN_FILENO, &mode) != 0) return false;
+    constexpr tcflag_t kEditing = ICANON | ECHO;
+    if ((mode.c_lflag & kEditing) != (mode_->c_lflag & kEditing)) return true;
+    const std::string terminal = file_of(::getpid(), STDIN_FILENO);
+    return std::ranges::any_of(processes, [&](pid_t pid) { return reads(pid, terminal); });
+  }
+
+  // Returns whether another process group has the terminal, such as the user's shell after Ctrl-Z and bg.
+  bool is_taken() const { return mode_ && input_of_job() == StandardInput::background_terminal; }
+
+ private:
+  bool is_granted_ = false;
+  std::optional<termios> mode_;  // empty if the standard input is no terminal
+};
 
 struct Child {
   pid_t pid = 0;                           // also the id of its process group, which may outlive it
@@ -63,21 +133,16 @@ class LinuxProcessHost : public ProcessHost {
 
   base::Result<pid_t, StartFailure> spawn(int local_rank, const WorkerSpec& spec,
                                           const WorkerDescriptors& inherited) override {
-    SpawnContext context;
+    WorkerDescriptors descriptors = inherited;
     std::unique_ptr<TerminalLoan> terminal = spec.reads_stdin ? std::make_unique<TerminalLoan>() : nullptr;
-    if (!terminal || !terminal->is_granted()) context.in = nothing_.get();
-    if (inherited.out >= 0) context.out = inherited.out;
-    if (inherited.err >= 0) context.err = inherited.err;
-    context.page = inherited.page;
-    context.ring = inherited.ring;
-    context.states = inherited.states;
+    if (!terminal || !terminal->is_granted()) descriptors.in = nothing_.get();
     if (cgroup_ != nullptr) {
-      context.cgroup_procs = cgroup_->procs_fd();
-      context.cgroup = cgroup_->folder_fd();
+      descriptors.cgroup_procs = cgroup_->procs_fd();
+      descriptors.cgroup = cgroup_->folder_fd();
     }
-    std::optional<Spawned> spawned = preloader_ != nullptr ? preloader_->fork(spec, context) : std::nullopt;
+    std::optional<Spawned> spawned = preloader_ != nullptr ? preloader_->fork(spec, descriptors) : std::nullopt;
     if (!spawned) {
-      auto started = spawn_worker(loop_, spec, context);
+      auto started = spawn_worker(loop_, spec, descriptors);
       if (!started) return started.error();
       spawned = std::move(started).value();
     }

@@ -10,7 +10,7 @@
 
 #include "base/exit_status.h"
 #include "base/result.h"
-#include "launcher/run/process/signal_target.h"
+#include "launcher/run/process/launcher_signals.h"
 #include "launcher/run/process/worker_cgroup.h"
 #include "launcher/run/process/worker_spec.h"
 #include "launcher/start/plan/start_failure.h"

@@ -3,10 +3,12 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -36,45 +38,42 @@ inline std::string cgroup_limit_text(const std::string& folder, std::uint64_t li
 }
 inline constexpr const char* kSomeLimitText = "ulimit -u, or pids.max of the cgroup";
 
-inline StartFailure execution_failure(const std::string& start, int error) {
-  switch (error) {
-    case ENOENT:
-      // The file existed a moment ago, so the interpreter (of a script or of a dynamic program) is missing.
-      return {base::kExitNotFound,
-              start + "no such file, or its interpreter or dynamic loader is missing (see its first line, or ldd)."};
-    case ENOEXEC:
-      return {
-          base::kExitNotExecutable,
-          start +
-              "it is not a program for this node: it has another architecture, or it is a script without a #! line."};
-    case EACCES:
-    case EPERM:
-      return {base::kExitNotExecutable,
-              start + "permission denied (the file, a directory above it, its interpreter, or a noexec mount)."};
-    case E2BIG:
-      return {base::kExitNotExecutable, start + "its arguments and environment are too long."};
-    case ETXTBSY:
-      return {base::kExitNotExecutable, start + "the file is being written."};
-    default:
-      return {base::kExitOwnFault, start + std::strerror(error) + "."};
-  }
-}
+// What execve() reports of a program.
+struct ExecutionFailure {
+  int error;
+  int exit_code;
+  const char* text;
+};
+inline constexpr const char* kDenied =
+    "permission denied (the file, a directory above it, its interpreter, or a noexec mount).";
+inline constexpr ExecutionFailure kExecutionFailures[] = {
+    // The file existed a moment ago, so the interpreter (of a script or of a dynamic program) is missing.
+    {ENOENT, base::kExitNotFound,
+     "no such file, or its interpreter or dynamic loader is missing (see its first line, or ldd)."},
+    {ENOEXEC, base::kExitNotExecutable,
+     "it is not a program for this node: it has another architecture, or it is a script without a #! line."},
+    {EACCES, base::kExitNotExecutable, kDenied},
+    {EPERM, base::kExitNotExecutable, kDenied},
+    {E2BIG, base::kExitNotExecutable, "its arguments and environment are too long."},
+    {ETXTBSY, base::kExitNotExecutable, "the file is being written."},
+};
 
 // `processes_limit` names the limit of processes that is reached if `error` is EAGAIN.
 inline StartFailure start_failure(const std::string& program, StartStage stage, const SetupFailure& setup, int error,
                                   const std::string& processes_limit) {
   const std::string start = "cannot start " + program + ": ";
   const std::string reason = std::strerror(error);
-  if (stage == StartStage::execution) return execution_failure(start, error);
-  if (stage == StartStage::parent) return {base::kExitOwnFault, start + "the launcher has exited."};
-  if (stage == StartStage::preparation) {
-    return {base::kExitOwnFault, start + setup.action + " (" + reason + ")." + setup.advice};
+  const auto own_fault = [&](const std::string& text) { return StartFailure{base::kExitOwnFault, start + text}; };
+  if (stage == StartStage::execution) {
+    const auto* known = std::ranges::find(kExecutionFailures, error, &ExecutionFailure::error);
+    if (known != std::end(kExecutionFailures)) return {known->exit_code, start + known->text};
+    return own_fault(reason + ".");
   }
-  if (error == EAGAIN) {
-    return {base::kExitOwnFault, start + "the limit of processes is reached (" + processes_limit + ")."};
-  }
-  if (error == EMFILE || error == ENFILE) return {base::kExitOwnFault, start + "out of file descriptors (ulimit -n)."};
-  return {base::kExitOwnFault, start + reason + "."};
+  if (stage == StartStage::parent) return own_fault("the launcher has exited.");
+  if (stage == StartStage::preparation) return own_fault(setup.action + (" (" + reason + ").") + setup.advice);
+  if (error == EAGAIN) return own_fault("the limit of processes is reached (" + processes_limit + ").");
+  if (error == EMFILE || error == ENFILE) return own_fault("out of file descriptors (ulimit -n).");
+  return own_fault(reason + ".");
 }
 inline std::string helper_not_started_text(const std::string& program, const std::string& reason) {
   return "cannot start " + program + ": " + reason;

@@ -39,14 +39,6 @@ std::vector<pid_t> children_by_search(pid_t pid) {
   return result;
 }
 
-void collect(pid_t pid, const std::set<pid_t>& except, std::vector<pid_t>& result) {
-  for (const pid_t child : children_of(pid)) {
-    if (except.contains(child)) continue;
-    result.push_back(child);
-    collect(child, except, result);
-  }
-}
-
 void kill_child_of(pid_t parent, pid_t pid) {
   const base::UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd) {
@@ -105,7 +97,12 @@ bool is_dead(pid_t pid) {
 
 std::vector<pid_t> descendants(pid_t root, const std::set<pid_t>& except) {
   std::vector<pid_t> result;
-  collect(root, except, result);
+  for (const pid_t child : children_of(root)) {
+    if (except.contains(child)) continue;
+    result.push_back(child);
+    const std::vector<pid_t> below = descendants(child, except);
+    result.insert(result.end(), below.begin(), below.end());
+  }
   return result;
 }
 

@@ -17,7 +17,6 @@
 #include <fstream>
 
 #include "launcher/limits.h"
-#include "launcher/run/process/descriptor_moves.h"
 #include "launcher/run/process/process_texts.h"
 #include "launcher/start/facts/cgroups.h"
 #include "net/event_loop_asio.h"
@@ -29,6 +28,20 @@ namespace ddp::launcher {
 namespace {
 
 using boost::system::error_code;
+
+bool is_target(int number, std::span<const DescriptorMove> moves) {
+  return std::ranges::any_of(moves, [number](const DescriptorMove& move) {
+    return move.from >= 0 && move.from != number && move.to == number;
+  });
+}
+
+// Copies the descriptor to a free number that is no target. A copy with another number is closed at execve(), if no
+// move replaces it before.
+int copy_aside(int descriptor, std::span<const DescriptorMove> moves) {
+  int copy = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
+  while (copy >= 0 && is_target(copy, moves)) copy = ::fcntl(descriptor, F_DUPFD_CLOEXEC, copy + 1);
+  return copy;
+}
 
 // The kernel's out-of-memory killer should kill a worker before it kills the launcher, which supervises all of them.
 // While this object exists, the launcher has the worker's score, which a child inherits. If each child wrote its own
@@ -56,14 +69,17 @@ class RaisedOomScore {
 
 class WorkerSetup {
  public:
-  WorkerSetup(const WorkerSpec& spec, const SpawnContext& context)
-      : context_(context), ignored_signals_(spec.ignored_signals), launcher_(::getpid()), limits_(limits_of(spec)) {
-    moves_ = {{{context.in, STDIN_FILENO},
-               {context.out, STDOUT_FILENO},
-               {context.err, STDERR_FILENO},
-               {if_allowed(context.page, wire::kPageDescriptor), wire::kPageDescriptor},
-               {if_allowed(context.ring, wire::kRingDescriptor), wire::kRingDescriptor},
-               {if_allowed(context.states, wire::kStateDescriptor), wire::kStateDescriptor}}};
+  WorkerSetup(const WorkerSpec& spec, const WorkerDescriptors& descriptors)
+      : descriptors_(descriptors),
+        ignored_signals_(spec.ignored_signals),
+        launcher_(::getpid()),
+        limits_(limits_of(spec)) {
+    moves_ = {{{descriptors.in, STDIN_FILENO},
+               {descriptors.out, STDOUT_FILENO},
+               {descriptors.err, STDERR_FILENO},
+               {if_allowed(descriptors.page, wire::kPageDescriptor), wire::kPageDescriptor},
+               {if_allowed(descriptors.ring, wire::kRingDescriptor), wire::kRingDescriptor},
+               {if_allowed(descriptors.states, wire::kStateDescriptor), wire::kStateDescriptor}}};
     bind(spec);
   }
 
@@ -72,8 +88,8 @@ class WorkerSetup {
                            const char* const* /*words*/) {
     // If only ancestors may examine a process, this allows the launcher's tools to take its stacks.
     ::prctl(PR_SET_PTRACER, launcher_);
-    const bool joins = context_.cgroup_procs >= 0 && !launch.is_in_cgroup;
-    if (joins && ::write(context_.cgroup_procs, "0", 1) != 1) return failure(kNoCgroup);
+    const bool joins = descriptors_.cgroup_procs >= 0 && !launch.is_in_cgroup;
+    if (joins && ::write(descriptors_.cgroup_procs, "0", 1) != 1) return failure(kNoCgroup);
     ::setrlimit(RLIMIT_NOFILE, &limits_.descriptors);
     ::setrlimit(RLIMIT_CORE, &limits_.core);
     for (const int signal : ignored_signals_) ::signal(signal, SIG_IGN);
@@ -110,7 +126,7 @@ class WorkerSetup {
     binds_memory_ = !spec.memory_nodes.empty();
   }
 
-  const SpawnContext& context_;
+  const WorkerDescriptors& descriptors_;
   const std::vector<int>& ignored_signals_;
   const pid_t launcher_;
   const WorkerLimits limits_;
@@ -121,7 +137,7 @@ class WorkerSetup {
   bool binds_memory_ = false;
 };
 
-// Describes the cgroup that is full, or the nearest one if several are full.
+// Names the limit of processes that is reached: the cgroup that is full, or the nearest one if several are full.
 std::string processes_limit() {
   for (const Cgroup& cgroup : own_cgroups_with("pids")) {
     std::uint64_t most = 0;
@@ -146,15 +162,15 @@ WorkerLimits limits_of(const WorkerSpec& spec) {
 }
 
 base::Result<Spawned, StartFailure> spawn_worker(net::EventLoop& loop, const WorkerSpec& spec,
-                                                 const SpawnContext& context) {
+                                                 const WorkerDescriptors& descriptors) {
   const std::vector<const char*> arguments = null_terminated(spec.arguments);
   const std::vector<const char*> environment = null_terminated(spec.environment);
-  WorkerSetup setup(spec, context);
+  WorkerSetup setup(spec, descriptors);
   CloneLauncher launch;
   launch.env = environment.data();
   launch.request.leads_session = true;
   launch.request.death_signal = SIGKILL;
-  launch.request.cgroup = context.cgroup;
+  launch.request.cgroup = descriptors.cgroup;
   error_code error;
   const RaisedOomScore raised;
   OwnedProcess process = launch(loop.asio().context.get_executor(), error, spec.program, arguments.data(), setup);
@@ -164,6 +180,20 @@ base::Result<Spawned, StartFailure> spawn_worker(net::EventLoop& loop, const Wor
   }
   base::UniqueFd end(launch.pidfd < 0 ? -1 : ::fcntl(launch.pidfd, F_DUPFD_CLOEXEC, 0));
   return Spawned{std::move(process), std::move(end)};
+}
+
+int move_descriptors(std::span<DescriptorMove> moves) {
+  for (DescriptorMove& move : moves) {
+    if (move.from < 0 || !is_target(move.from, moves)) continue;
+    move.from = copy_aside(move.from, moves);
+    if (move.from < 0) return errno;
+  }
+  for (const DescriptorMove& move : moves) {
+    if (move.from < 0) continue;
+    const int result = move.from == move.to ? ::fcntl(move.to, F_SETFD, 0) : ::dup2(move.from, move.to);
+    if (result < 0) return errno;
+  }
+  return 0;
 }
 
 }  // namespace ddp::launcher

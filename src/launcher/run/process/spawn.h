@@ -3,6 +3,8 @@
 
 #include <sys/resource.h>
 
+#include <span>
+
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "launcher/run/process/clone_launcher.h"
@@ -12,21 +14,19 @@
 
 namespace ddp::launcher {
 
+struct DescriptorMove {
+  int from = -1;  // -1 means that there is nothing to move
+  int to = -1;    // not less than 0, and different in all moves
+};
+
+// Makes each `to` a copy of what its `from` is at the time of the call, as if all moves happened at once: a number may
+// be the source of one move and the target of another. The copies stay open at execve(). The sources stay as they are
+// unless they are targets, and `from` may change. Returns 0 or an error number. Makes only bare system calls.
+int move_descriptors(std::span<DescriptorMove> moves);
+
 struct Spawned {
   OwnedProcess process;
   base::UniqueFd end;  // can be read when the process has ended; empty if the kernel has no pidfds
-};
-
-// Contains the descriptors that the new process gets in addition to its spec. The caller keeps the descriptors.
-struct SpawnContext {
-  int in = 0;
-  int out = 1;
-  int err = 2;
-  int cgroup_procs = -1;  // cgroup.procs of the cgroup to join, open for writing; -1 means none
-  int page = -1;          // becomes wire::kPageDescriptor if the worker may have so many; -1 means none
-  int ring = -1;          // becomes wire::kRingDescriptor in the same way
-  int states = -1;        // becomes wire::kStateDescriptor in the same way
-  int cgroup = -1;        // folder of the cgroup to join, open; -1 means to join by cgroup_procs, which takes longer
 };
 
 struct WorkerLimits {
@@ -41,8 +41,8 @@ WorkerLimits limits_of(const WorkerSpec& spec);
 // reason why it does not. Then nothing of it is left. The caller reaps it and then calls detach(), without which the
 // destructor would kill and reap it.
 //
-// Call from one long-lived thread. The descriptors of the context may have any numbers.
+// Call from one long-lived thread. The descriptors may have any numbers.
 base::Result<Spawned, StartFailure> spawn_worker(net::EventLoop& loop, const WorkerSpec& spec,
-                                                 const SpawnContext& context);
+                                                 const WorkerDescriptors& descriptors);
 
 }  // namespace ddp::launcher

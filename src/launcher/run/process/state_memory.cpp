@@ -113,9 +113,4 @@ std::vector<wire::KeptState> StateMemory::kept() const {
   return states;
 }
 
-std::optional<std::int64_t> StateMemory::restored_step(int local_rank, int attempt) const {
-  const wire::StateHead head = file_.head(local_rank);
-  return head.restored == attempt + 1 ? std::optional(head.restored_step) : std::nullopt;
-}
-
 }  // namespace ddp::launcher

@@ -43,8 +43,6 @@ class StateMemory {
   bool have_answered(std::span<const int> local_ranks, int attempt) const;
   // Returns what is kept.
   std::vector<wire::KeptState> kept() const;
-  // Returns the step with which the program of this worker has begun the attempt, or std::nullopt.
-  std::optional<std::int64_t> restored_step(int local_rank, int attempt) const;
 
  private:
   void drop_all_but(const wire::RestorePlan& plan) const;

@@ -37,18 +37,6 @@ std::vector<std::string> environment_of(const LaunchPlan& plan, std::map<std::st
   return lines;
 }
 
-constexpr wire::RecordMode mode_of(Recording recording) {
-  switch (recording) {
-    case Recording::off:
-      return wire::RecordMode::off;
-    case Recording::steps:
-      return wire::RecordMode::steps;
-    case Recording::all:
-      break;
-  }
-  return wire::RecordMode::all;
-}
-
 }  // namespace
 
 WorkerSpec make_worker_spec(const LaunchPlan& plan, const Placement& placement, const WorkerContext& worker) {
@@ -70,7 +58,7 @@ WorkerSpec make_worker_spec(const LaunchPlan& plan, const Placement& placement, 
     const bool ends = base::contains(plan.ending_signals, signal);
     if (plan.save_grace.count() > 0 && !ends) spec.ignored_signals.push_back(signal);
   }
-  spec.recording = mode_of(plan.recording);
+  spec.recording = plan.recording;
   spec.reads_stdin = plan.stdin_local_rank == worker.local_rank;
   return spec;
 }

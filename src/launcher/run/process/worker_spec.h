@@ -23,13 +23,16 @@ struct WorkerSpec {
   bool reads_stdin = false;                              // reads the launcher's standard input; otherwise it has none
 };
 
-// Contains descriptors that a worker inherits. -1 means the launcher's own for its output, and none for the others.
+// Contains the descriptors that a worker gets in addition to its spec. The caller keeps them. -1 means none.
 struct WorkerDescriptors {
-  int out = -1;
-  int err = -1;
-  int page = -1;  // see RankProbe
-  int ring = -1;
-  int states = -1;  // see StateMemory
+  int in = 0;
+  int out = 1;
+  int err = 2;
+  int page = -1;          // see RankProbe; becomes wire::kPageDescriptor if the worker may have so many
+  int ring = -1;          // becomes wire::kRingDescriptor in the same way
+  int states = -1;        // see StateMemory; becomes wire::kStateDescriptor in the same way
+  int cgroup_procs = -1;  // cgroup.procs of the cgroup to join, open for writing
+  int cgroup = -1;        // folder of the cgroup to join, open; -1 means to join by cgroup_procs, which takes longer
 };
 
 // The worker's environment is the launcher's own, plus the variables of torchrun and of ddplaunch

@@ -26,15 +26,13 @@ HostOutput::HostOutput(net::EventLoop& loop, const HostPlan& plan, int console_o
     hosts_.emplace_back().name = start.host;
   }
   ConsoleBounds bounds;
-  bounds.lossless = plan.lossless;
+  bounds.lossless = plan.options.lossless;
   bounds.ends_last_line = hosts_.size() > 1;
   if (bounds.lossless) bounds.backlog = limits::kLosslessBacklog;
-  out_ = std::make_unique<Console>(loop, console_out, no_tag_, bounds);
-  if (!same_file(console_out, console_err)) {
-    err_ = std::make_unique<Console>(loop, console_err, no_tag_, bounds);
-  }
-  for (Console* each : {out_.get(), err_.get()}) {
-    if (each == nullptr) continue;
+  consoles_.push_back(std::make_unique<Console>(loop, console_out, no_tag_, bounds));
+  if (!same_file(console_out, console_err))
+    consoles_.push_back(std::make_unique<Console>(loop, console_err, no_tag_, bounds));
+  for (const auto& each : consoles_) {
     each->on_room = [this] {
       if (on_room) on_room();
     };
@@ -127,23 +125,19 @@ void HostOutput::arm() {
 }
 
 void HostOutput::flush() {
-  out_->flush();
-  if (err_) err_->flush();
+  for (const auto& each : consoles_) each->flush();
 }
 
 void HostOutput::before_own_line(std::chrono::milliseconds most) {
   named_.emit_all();
-  for (Console* each : {out_.get(), err_.get()}) {
-    if (each != nullptr) each->finish_line();
-  }
-  out_->flush();
+  for (const auto& each : consoles_) each->finish_line();
+  console(0).flush();
   console(1).flush_within(most, most, {});
 }
 
 void HostOutput::end(const std::function<bool()>& interrupted) {
   named_.emit_all();
-  out_->say_goodbye(interrupted);
-  if (err_) err_->say_goodbye(interrupted);
+  for (const auto& each : consoles_) each->say_goodbye(interrupted);
 }
 
 }  // namespace ddp::launcher

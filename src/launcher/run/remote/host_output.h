@@ -49,7 +49,7 @@ class HostOutput {
     LineSplitter err;
   };
 
-  Console& console(int stream) const { return *(stream == 1 && err_ ? err_ : out_); }
+  Console& console(int stream) const { return stream == 0 ? *consoles_.front() : *consoles_.back(); }
   void show(std::size_t host, int stream, const LinePiece& piece);
   void show_piece(std::size_t host, int stream, const LinePiece& piece);
   void show_early(std::size_t host, int id, const LinePiece& piece);
@@ -62,9 +62,8 @@ class HostOutput {
   net::EventLoop& loop_;
   LineTag no_tag_;
   std::vector<Host> hosts_;
-  std::unique_ptr<Console> out_;
-  std::unique_ptr<Console> err_;  // null if both outputs are one
-  LineCollapse named_;            // joins the lines that several hosts print
+  std::vector<std::unique_ptr<Console>> consoles_;  // one if both outputs are one
+  LineCollapse named_;                              // joins the lines that several hosts print
   std::unique_ptr<net::Watch> timer_;
 };
 

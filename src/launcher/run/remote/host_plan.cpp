@@ -170,12 +170,7 @@ Result<HostPlan, StartFailure> make_host_plan(const Options& options, const Cont
   if (!environment) return mistake(environment.error().message);
 
   HostPlan plan;
-  plan.grace = options.grace;
-  plan.save_grace = options.save_grace;
-  plan.node_timeout = options.node_timeout;
-  plan.ending_signals = options.ending_signals;
-  plan.lossless = options.lossless;
-  plan.end_on_closed_console = options.end_on_closed_console;
+  plan.options = options;
   LaunchRequest request;
   request.nonce = facts.nonce;
   request.controller = facts.host_name;

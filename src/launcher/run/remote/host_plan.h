@@ -2,7 +2,6 @@
 // the options and of the facts about this node.
 #pragma once
 
-#include <chrono>
 #include <optional>
 #include <span>
 #include <string>
@@ -44,12 +43,7 @@ std::vector<std::string> ssh_command(const HostStart& start);
 
 struct HostPlan {
   std::vector<HostStart> starts;  // by node rank
-  std::chrono::milliseconds grace{0};
-  std::chrono::milliseconds node_timeout{0};
-  std::chrono::milliseconds save_grace{0};
-  std::vector<int> ending_signals;
-  bool lossless = false;
-  bool end_on_closed_console = false;
+  Options options;                // of this launcher
 };
 
 base::Result<HostPlan, StartFailure> make_host_plan(const Options& options, const ControllerFacts& facts);

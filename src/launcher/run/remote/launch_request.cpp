@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <utility>
+
 #include "base/text.h"
 #include "launcher/run/remote/remote_texts.h"
 #include "wire/control_message.h"
@@ -17,35 +19,27 @@ using Json = nlohmann::json;
 using wire::bytes_to_text;
 using wire::text_to_bytes;
 
-std::vector<std::string> bytes_to_text(const std::vector<std::string>& all) {
-  std::vector<std::string> texts;
-  for (const std::string& each : all) texts.push_back(bytes_to_text(each));
-  return texts;
-}
-
-std::vector<std::string> texts_of(const Json& json, const char* name) {
-  std::vector<std::string> all;
-  for (const Json& each : json.at(name)) all.push_back(text_to_bytes(each.get<std::string>()));
-  return all;
-}
-
-std::string text_of(const Json& json, const char* name) {
-  return text_to_bytes(json.at(name).get<std::string>());
-}
+constexpr std::pair<const char*, std::string LaunchRequest::*> kTexts[] = {
+    {"starter", &LaunchRequest::controller},
+    {"host", &LaunchRequest::host},
+    {"directory", &LaunchRequest::directory},
+    {"token", &LaunchRequest::token},
+};
+constexpr std::pair<const char*, std::vector<std::string> LaunchRequest::*> kLists[] = {
+    {"words", &LaunchRequest::words},
+    {"environment", &LaunchRequest::environment},
+};
 
 }  // namespace
 
 std::string encode(const LaunchRequest& request) {
-  return Json{{"protocol", kHostProtocol},
-              {"version", DDP_VERSION_STRING},
-              {"nonce", request.nonce},
-              {"starter", bytes_to_text(request.controller)},
-              {"host", bytes_to_text(request.host)},
-              {"directory", bytes_to_text(request.directory)},
-              {"words", bytes_to_text(request.words)},
-              {"environment", bytes_to_text(request.environment)},
-              {"token", bytes_to_text(request.token)}}
-      .dump();
+  Json json{{"protocol", kHostProtocol}, {"version", DDP_VERSION_STRING}, {"nonce", request.nonce}};
+  for (const auto& [name, text] : kTexts) json[name] = bytes_to_text(request.*text);
+  for (const auto& [name, texts] : kLists) {
+    Json& list = json[name] = Json::array();
+    for (const std::string& each : request.*texts) list.push_back(bytes_to_text(each));
+  }
+  return json.dump();
 }
 
 base::Result<LaunchRequest> decode_request(std::string_view line) {
@@ -56,12 +50,10 @@ base::Result<LaunchRequest> decode_request(std::string_view line) {
     }
     LaunchRequest request;
     request.nonce = json.at("nonce").get<std::string>();
-    request.controller = text_of(json, "starter");
-    request.host = text_of(json, "host");
-    request.directory = text_of(json, "directory");
-    request.words = texts_of(json, "words");
-    request.environment = texts_of(json, "environment");
-    request.token = text_of(json, "token");
+    for (const auto& [name, text] : kTexts) request.*text = text_to_bytes(json.at(name).get<std::string>());
+    for (const auto& [name, texts] : kLists) {
+      for (const Json& each : json.at(name)) (request.*texts).push_back(text_to_bytes(each.get<std::string>()));
+    }
     if (!request.words.empty()) return request;
   } catch (const Json::exception&) {
   }

@@ -43,18 +43,15 @@ std::string frame(std::string function, std::string_view place) {
   return std::move(function) + " (" + file + ")";
 }
 
-// Removes "#12 " and "0x00007f6253aa3f7b" from the front of a line. The address may be missing.
-struct FrameStart {
-  std::string_view address;
-};
-std::optional<FrameStart> take_frame_start(std::string_view& line) {
+// Removes "#12 " and "0x00007f6253aa3f7b" from the front of a line, and returns the address. It may be empty.
+std::optional<std::string_view> take_frame_start(std::string_view& line) {
   if (!take_prefix(line, "#") || take_digits(line).empty() || !take_prefix(line, " ")) return std::nullopt;
   line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
-  if (!line.starts_with("0x")) return FrameStart{};
+  if (!line.starts_with("0x")) return "";
   const std::size_t end = std::min(line.find_first_not_of("0123456789abcdef", 2), line.size());
-  const FrameStart start{line.substr(0, end)};
+  const std::string_view address = line.substr(0, end);
   line.remove_prefix(end);
-  return start;
+  return address;
 }
 
 // ---- Output of py-spy.
@@ -221,8 +218,8 @@ std::vector<ThreadStack> parse_gdb(std::string_view text) {
     }
     const auto start = take_frame_start(line);
     if (!start || numbered.empty() || numbered.back().second.frames.size() >= kStackFrames) continue;
-    if (!start->address.empty()) take_prefix(line, " in ");
-    numbered.back().second.frames.push_back(gdb_frame(line, start->address));
+    if (!start->empty()) take_prefix(line, " in ");
+    numbered.back().second.frames.push_back(gdb_frame(line, *start));
   }
   std::ranges::stable_sort(numbered, {}, &std::pair<int, ThreadStack>::first);
   if (numbered.size() > kStackThreads) numbered.resize(kStackThreads);
@@ -245,7 +242,7 @@ std::vector<ThreadStack> parse_eu_stack(std::string_view text) {
     std::string_view line = base::take_line(text).substr(0, kMostLineBytes);
     finish_frame(line.starts_with("    ") ? source_place(line) : "");
     if (const auto start = take_frame_start(line)) {
-      last = eu_stack_frame(line, start->address);
+      last = eu_stack_frame(line, *start);
     } else if (take_prefix(line, "PID ")) {
       pid = to_int(take_digits(line));
     } else if (take_prefix(line, "TID ")) {

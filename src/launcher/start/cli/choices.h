@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "wire/record_ring_layout.h"
+
 namespace ddp::launcher {
 
 enum class RdzvBackend : std::uint8_t { static_, c10d };
@@ -16,8 +18,7 @@ enum class HangAction : std::uint8_t { kill, dump, warn };
 // Says whether pauses of the job may set the time after which it is terminated, or only the time of the first report.
 enum class HangLimit : std::uint8_t { fixed, learnt };
 
-// Says what the workers record: see wire::RecordMode.
-enum class Recording : std::uint8_t { off, steps, all };
+using Recording = wire::RecordMode;  // what the workers record
 
 // Says which ranks ddplaunch top shows first. `automatic` means by rank and, during a stall, the ranks that cause it.
 enum class RankOrder : std::uint8_t {

@@ -59,7 +59,7 @@ TEST_CASE("workers on other nodes are interrupted as well") {
   const auto actions =
       state.step(EndedElsewhere{{.text = "terminated by SIGINT", .exit_code = 130, .signal = SIGINT}}, {});
   REQUIRE_FALSE(actions.empty());
-  CHECK(actions.front() == Action(SendSignal{0, SIGINT, SignalTarget::group}));
+  CHECK(std::get<SendSignal>(actions.front()) == SendSignal{0, SIGINT, SignalTarget::group});
 }
 
 TEST_CASE("a second request on another node kills at once, and one on this node is reported") {
@@ -69,14 +69,14 @@ TEST_CASE("a second request on another node kills at once, and one on this node 
   state.step(elsewhere, {});
   SECTION("on another one") {
     elsewhere.cause.is_urgent = true;
-    CHECK(state.step(elsewhere, {}).front() == Action(SendSignal{0, SIGKILL, SignalTarget::group}));
+    CHECK(std::get<SendSignal>(state.step(elsewhere, {}).front()) == SendSignal{0, SIGKILL, SignalTarget::group});
     CHECK(state.step(elsewhere, {}).empty());
   }
   SECTION("on this one") {
     const auto actions = state.step(SignalArrived{SIGINT}, TimePoint{} + 1s);
     REQUIRE(actions.size() == 2);
-    CHECK(actions[0] == Action(SendSignal{0, SIGKILL, SignalTarget::group}));
-    CHECK(actions[1] == Action(ReportUrgency{}));
+    CHECK(std::get<SendSignal>(actions[0]) == SendSignal{0, SIGKILL, SignalTarget::group});
+    CHECK(std::holds_alternative<ReportUrgency>(actions[1]));
   }
 }
 
@@ -86,7 +86,7 @@ TEST_CASE("a program that saves and exits on request gives exit code 75") {
   CHECK(state.asks_to_save(SignalArrived{SIGUSR1}));
   const auto actions = state.step(SignalArrived{SIGUSR1}, {});
   REQUIRE(actions.size() == 2);  // the workers get no signal
-  CHECK(actions[0] == Action(AskToSave{}));
+  CHECK(std::holds_alternative<AskToSave>(actions[0]));
   CHECK_FALSE(state.asks_to_save(SignalArrived{SIGTERM}));
   SECTION("all have saved") {
     for (const int local_rank : {0, 1})
@@ -102,11 +102,12 @@ TEST_CASE("a program that saves and exits on request gives exit code 75") {
   }
   SECTION("the time is over") {
     REQUIRE(state.alarm() == TimePoint{} + 60s);
-    CHECK(state.step(AlarmRang{}, TimePoint{} + 60s).front() == Action(SendSignal{0, SIGTERM, SignalTarget::leader}));
+    CHECK(std::get<SendSignal>(state.step(AlarmRang{}, TimePoint{} + 60s).front()) ==
+          SendSignal{0, SIGTERM, SignalTarget::leader});
   }
   SECTION("it is asked again") {
-    CHECK(state.step(SignalArrived{SIGTERM}, TimePoint{} + 1s).front() ==
-          Action(SendSignal{0, SIGTERM, SignalTarget::leader}));
+    CHECK(std::get<SendSignal>(state.step(SignalArrived{SIGTERM}, TimePoint{} + 1s).front()) ==
+          SendSignal{0, SIGTERM, SignalTarget::leader});
   }
 }
 
@@ -155,7 +156,9 @@ TEST_CASE("a request to end reaches stopped workers") {
 TEST_CASE("signals that the user excluded from the ending signals are passed on") {
   JobState state({1, 0, 5s, false, {SIGUSR1}}, {});
   state.step(WorkerStarted{0, 1000}, {});
-  CHECK(state.step(SignalArrived{SIGTERM}, {}) == std::vector<Action>{SendSignal{0, SIGTERM, SignalTarget::leader}});
+  const std::vector<Action> actions = state.step(SignalArrived{SIGTERM}, {});
+  REQUIRE(actions.size() == 1);
+  CHECK(std::get<SendSignal>(actions[0]) == SendSignal{0, SIGTERM, SignalTarget::leader});
   CHECK_FALSE(state.ending());
   state.step(SignalArrived{SIGUSR1}, {});
   CHECK(state.ending());

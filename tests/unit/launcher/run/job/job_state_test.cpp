@@ -262,7 +262,7 @@ TEST_CASE("ranks that run long after the others have exited are reported with th
   state.step(WorkerEnd{1, ddp::base::ExitStatus::exited(0)}, {});
   const auto actions = state.step(AlarmRang{}, TimePoint() + ddp::limits::kExitNote);
   REQUIRE(actions.size() == 2);
-  CHECK(std::holds_alternative<Tell>(actions[0]));
+  CHECK(std::holds_alternative<LogLine>(actions[0]));
   CHECK(std::holds_alternative<ReportState>(actions[1]));
   CHECK(state.step(AlarmRang{}, TimePoint() + 2 * ddp::limits::kExitNote).empty());
 }
@@ -327,7 +327,7 @@ TEST_CASE("workers that do not keep their state in time are terminated") {
   REQUIRE(state.alarm() == TimePoint() + ddp::limits::kQuietEnding);
   const auto messages = state.step(AlarmRang{}, TimePoint() + ddp::limits::kQuietEnding);
   REQUIRE(messages.size() == 1);
-  CHECK(std::get<Tell>(messages[0]).line.text ==
+  CHECK(std::get<LogLine>(messages[0]).text ==
         "rank 1 failed (killed by SIGKILL): waiting for rank 0 to keep the state in memory (for at most 30.0 s)");
   REQUIRE(state.alarm());
   const auto late = TimePoint() + ddp::limits::kStateTime;

@@ -10,17 +10,22 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <fstream>
 #include <memory>
+#include <random>
 #include <sstream>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "base/unique_fd.h"
 #include "launcher/limits.h"
 #include "launcher/run/process/worker_cgroup.h"
 #include "support/catch.h"
+#include "support/random_seed.h"
 #include "support/temporary_directory.h"
 
 using namespace ddp::launcher;
@@ -40,16 +45,16 @@ WorkerSpec shell(const std::string& script) {
   return program("/bin/sh", {"sh", "-c", script}, {"PATH=/usr/bin:/bin"});
 }
 
-ddp::base::Result<Spawned, StartFailure> start(const WorkerSpec& spec, SpawnContext context = {}) {
+ddp::base::Result<Spawned, StartFailure> start(const WorkerSpec& spec, WorkerDescriptors descriptors = {}) {
   const ddp::base::UniqueFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  context.in = nothing.get();
+  descriptors.in = nothing.get();
   static ddp::net::EventLoop loop;
-  return spawn_worker(loop, spec, context);
+  return spawn_worker(loop, spec, descriptors);
 }
 
 // Runs the worker to its end. Returns the raw status from waitpid.
-int run(const WorkerSpec& spec, const SpawnContext& context = {}) {
-  const auto spawned = start(spec, context);
+int run(const WorkerSpec& spec, const WorkerDescriptors& descriptors = {}) {
+  const auto spawned = start(spec, descriptors);
   if (!spawned) FAIL(spawned.error().message);
   int status = 0;
   const pid_t pid = spawned.value().process.id();
@@ -154,10 +159,10 @@ TEST_CASE("a child's standard input is empty") {
 TEST_CASE("a child has the file descriptors that it is given") {
   int ends[2];
   REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
-  SpawnContext context;
-  context.out = ends[1];
-  context.err = ends[1];
-  CHECK(run(shell("echo out; echo err >&2"), context) == 0);
+  WorkerDescriptors descriptors;
+  descriptors.out = ends[1];
+  descriptors.err = ends[1];
+  CHECK(run(shell("echo out; echo err >&2"), descriptors) == 0);
   ::close(ends[1]);
   char text[64] = {};
   CHECK(::read(ends[0], text, sizeof text) == 8);
@@ -170,7 +175,7 @@ TEST_CASE("a child's output pipe may have the number of the page or the ring") {
   const ddp::base::UniqueFd ring(::memfd_create("ring", MFD_CLOEXEC));
   const auto [out, error] = GENERATE(std::pair(197, 196), std::pair(196, 197), std::pair(197, 300));
   std::array<ddp::base::UniqueFd, 2> readers;
-  SpawnContext context{-1, out, error, -1, page.get(), ring.get()};
+  WorkerDescriptors descriptors{-1, out, error, page.get(), ring.get()};
   for (const int number : {out, error}) {
     int ends[2];
     REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
@@ -180,7 +185,7 @@ TEST_CASE("a child's output pipe may have the number of the page or the ring") {
   }
   CHECK(
       run(shell("echo out; echo error >&2; exec 3>/proc/self/fd/197 && echo page >&3 && echo ring >/proc/self/fd/196"),
-          context) == 0);
+          descriptors) == 0);
   const auto read_all = [](int descriptor) {
     std::string text(64, 0);
     text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, ::read(descriptor, text.data(), text.size()))));
@@ -201,9 +206,9 @@ TEST_CASE("a child with a low descriptor limit runs without the page") {
     const rlimit low{64, 64};
     ::setrlimit(RLIMIT_NOFILE, &low);
     const ddp::base::UniqueFd page(::memfd_create("page", MFD_CLOEXEC));
-    SpawnContext context;
-    context.page = page.get();
-    ::_exit(WEXITSTATUS(run(shell("exit 7"), context)));
+    WorkerDescriptors descriptors;
+    descriptors.page = page.get();
+    ::_exit(WEXITSTATUS(run(shell("exit 7"), descriptors)));
   }
   int status = 0;
   REQUIRE(::waitpid(pid, &status, 0) == pid);
@@ -269,7 +274,7 @@ namespace {
 struct MadeCgroup {
   MadeCgroup() : is_there(cgroup.make()) {
     if (!is_there) WARN("no writable cgroup of version 2 here: nothing to test");
-    context.cgroup_procs = cgroup.procs_fd();
+    descriptors.cgroup_procs = cgroup.procs_fd();
   }
   explicit operator bool() const { return is_there; }
   // Returns a worker that exits with 0 if it is in the cgroup.
@@ -279,7 +284,7 @@ struct MadeCgroup {
 
   WorkerCgroup cgroup;
   bool is_there;
-  SpawnContext context;
+  WorkerDescriptors descriptors;
 };
 
 }  // namespace
@@ -288,26 +293,26 @@ TEST_CASE("a worker is in its cgroup whether it is created there or joins it") {
   MadeCgroup made;
   if (!made) return;
   const int folder = GENERATE(0, 1);
-  if (folder == 1) made.context.cgroup = made.cgroup.folder_fd();
-  CHECK(run(made.asks_for_it(), made.context) == 0);
+  if (folder == 1) made.descriptors.cgroup = made.cgroup.folder_fd();
+  CHECK(run(made.asks_for_it(), made.descriptors) == 0);
 }
 
 TEST_CASE("a worker that cannot be created in its cgroup joins it") {
   MadeCgroup made;
   if (!made) return;
   // This is not a directory, so the kernel refuses it, as an older kernel does.
-  made.context.cgroup = made.cgroup.procs_fd();
-  CHECK(run(made.asks_for_it(), made.context) == 0);
+  made.descriptors.cgroup = made.cgroup.procs_fd();
+  CHECK(run(made.asks_for_it(), made.descriptors) == 0);
 }
 
 TEST_CASE("a worker runs in a cgroup whose earlier processes were killed") {
   MadeCgroup made;
   if (!made) return;
-  made.context.cgroup = made.cgroup.folder_fd();
-  const auto former = start(shell("sleep 1000"), made.context);
+  made.descriptors.cgroup = made.cgroup.folder_fd();
+  const auto former = start(shell("sleep 1000"), made.descriptors);
   REQUIRE(former.ok());
   made.cgroup.kill_all(std::chrono::seconds(5));
-  for (int i = 0; i < 3; ++i) CHECK(run(made.asks_for_it(), made.context) == 0);
+  for (int i = 0; i < 3; ++i) CHECK(run(made.asks_for_it(), made.descriptors) == 0);
 }
 
 TEST_CASE("a worker ignores the signals that ask it to save unless the program handles them") {
@@ -315,4 +320,87 @@ TEST_CASE("a worker ignores the signals that ask it to save unless the program h
   CHECK(WIFSIGNALED(run(spec)));
   spec.ignored_signals = {SIGUSR1};
   CHECK(WEXITSTATUS(run(spec)) == 5);
+}
+
+using ddp::base::UniqueFd;
+using ddp::launcher::DescriptorMove;
+using ddp::launcher::move_descriptors;
+
+namespace {
+
+constexpr int kFirst = 210;  // the tests take descriptors from this number on
+
+ino_t file_at(int descriptor) {
+  struct stat status {};
+  return ::fstat(descriptor, &status) == 0 ? status.st_ino : 0;
+}
+
+// Opens a file of its own at this number.
+UniqueFd open_at(int number) {
+  const UniqueFd file(::memfd_create("a file", MFD_CLOEXEC));
+  REQUIRE(file);
+  UniqueFd result(::fcntl(file.get(), F_DUPFD_CLOEXEC, number));
+  REQUIRE(result.get() == number);
+  return result;
+}
+
+// Makes the moves and checks what is at each target. Closes all files.
+void check_moves(std::vector<DescriptorMove> moves) {
+  std::vector<UniqueFd> files;
+  std::vector<int> numbers;
+  for (const DescriptorMove& move : moves) {
+    for (const int number : {move.from, move.to}) numbers.push_back(number);
+  }
+  std::ranges::sort(numbers);
+  numbers.erase(std::ranges::unique(numbers).begin(), numbers.end());
+  for (const int number : numbers) {
+    if (number >= 0) files.push_back(open_at(number));
+  }
+  std::vector<ino_t> expected;
+  for (const DescriptorMove& move : moves) expected.push_back(file_at(move.from >= 0 ? move.from : move.to));
+  const std::vector<DescriptorMove> asked = moves;
+  REQUIRE(move_descriptors(moves) == 0);
+  for (std::size_t i = 0; i < moves.size(); ++i) {
+    INFO(asked[i].from << " -> " << asked[i].to);
+    CHECK(file_at(asked[i].to) == expected[i]);
+    CHECK((::fcntl(asked[i].to, F_GETFD) == 0) == (asked[i].from >= 0));
+    if (moves[i].from != asked[i].from) UniqueFd(moves[i].from).reset();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("descriptors reach their target numbers even if other moved descriptors occupy them") {
+  constexpr int a = kFirst;
+  check_moves({});
+  check_moves({{a, a}});
+  check_moves({{a + 5, a}, {a + 6, a + 1}});
+  check_moves({{a + 1, a}, {a, a + 1}});
+  check_moves({{a + 1, a}, {a + 2, a + 1}, {a, a + 2}});
+  check_moves({{a + 1, a}, {a + 1, a + 1}, {a + 1, a + 2}});
+  check_moves({{a, a}, {a, a + 1}, {a + 1, a + 2}});
+  check_moves({{-1, a}, {a, a + 1}});
+  check_moves({{a + 1, a}, {-1, a + 1}});
+}
+
+TEST_CASE("descriptors reach their target numbers for random numbers") {
+  const unsigned seed = ddp::test::random_seed();
+  INFO("DDP_TEST_SEED=" << seed);
+  std::mt19937 random(seed);
+  for (int round = 0; round < 500; ++round) {
+    std::array<int, 5> targets{};
+    for (int i = 0; i < 5; ++i) targets[static_cast<std::size_t>(i)] = kFirst + i;
+    std::ranges::shuffle(targets, random);
+    std::vector<DescriptorMove> moves;
+    for (const int target : targets) {
+      const int from = static_cast<int>(random() % 9);
+      moves.push_back({from == 8 ? -1 : kFirst + from, target});
+    }
+    check_moves(moves);
+  }
+}
+
+TEST_CASE("moving a descriptor that is not open is an error") {
+  std::array moves = {DescriptorMove{kFirst, kFirst + 1}};
+  CHECK(move_descriptors(moves) == EBADF);
 }

@@ -71,7 +71,6 @@ TEST_CASE("a launcher without state memory keeps no state") {
   none.ask();
   CHECK(none.kept().empty());
   CHECK(none.have_answered(std::array{0, 1}, 0));
-  CHECK_FALSE(none.restored_step(0, 0));
 }
 
 TEST_CASE("valid entries are found and broken ones are not") {
@@ -114,8 +113,6 @@ TEST_CASE("only workers that keep their state must answer") {
   CHECK_FALSE(memory.have_answered(all, 4));
   CHECK(memory.have_answered(std::array{0, 2}, 4));
   CHECK(memory.have_answered(all, 5));
-  CHECK(memory.restored_step(1, 4) == 9);
-  CHECK_FALSE(memory.restored_step(1, 5));
   write_head(memory, 1, {.room = 0, .keeps = 5, .answered = 5, .restored = 5, .image_time = 0, .restored_step = 9});
   CHECK(memory.have_answered(all, 4));
 }

@@ -1,4 +1,4 @@
-#include "launcher/run/process/clone_into_cgroup.h"
+#include "launcher/run/process/clone_process.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

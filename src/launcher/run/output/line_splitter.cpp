@@ -1,4 +1,4 @@
-#include "launcher/run/output/gathered_lines.h"
+#include "launcher/run/output/line_splitter.h"
 
 namespace ddp::launcher {
 

@@ -1,4 +1,4 @@
-#include "launcher/run/process/preload_spec.h"
+#include "launcher/run/process/preloader.h"
 
 #include <algorithm>
 
