@@ -32,6 +32,7 @@
 
 #include "runtime/backend/nccl/nccl_backend.h"
 #include "runtime/group/group_core.h"
+#include "support/replace.h"
 
 namespace {
 
@@ -86,52 +87,49 @@ class Counts {
   std::map<std::tuple<std::string, std::string, const void*>, long> counts_;
 };
 
-// Makes `function` count its calls. The argument number `kStream` is the stream; -1 means that there is none.
-template <int kStream, typename Result, typename... Arguments>
-void count_calls(std::function<Result(Arguments...)>& function, Counts& counts, const std::string& what) {
+// Makes an entry of the table count its calls. The argument number `kStream` is the stream; -1 means that there is
+// none.
+template <auto kEntry, int kStream = -1, typename Api>
+void count_calls(Api& api, Counts& counts, const std::string& what) {
+  auto& function = api.*kEntry;
   if (!function) return;
-  function = [function, &counts, what](Arguments... arguments) -> Result {
+  ddp::test::replace(function, [function, &counts, what](auto&&... arguments) {
     if constexpr (kStream >= 0) {
       counts.add(what, std::get<kStream>(std::tie(arguments...)), true);
     } else {
       counts.add(what, nullptr, false);
     }
     return function(arguments...);
-  };
+  });
 }
 
-// Newer entries are counted if the table has them.
-template <typename Cuda>
-void count_cuda(Cuda& cuda, Counts& counts) {
-  count_calls<-1>(cuda.set_device, counts, "set device");
-  count_calls<-1>(cuda.device_of, counts, "look up pointer");
-  count_calls<0>(cuda.stream_wait_event, counts, "stream waits for event");
-  count_calls<-1>(cuda.create_event, counts, "create event");
-  count_calls<-1>(cuda.create_timed_event, counts, "create event");
-  count_calls<1>(cuda.record_event, counts, "record event");
-  count_calls<-1>(cuda.query_event, counts, "poll event");
-  count_calls<-1>(cuda.seconds_between, counts, "time between events");
-  count_calls<-1>(cuda.allocate, counts, "allocate");
-  count_calls<-1>(cuda.release, counts, "free");
-  count_calls<-1>(cuda.create_stream, counts, "create stream");
-  count_calls<3>(cuda.copy_async, counts, "copy");
-  count_calls<2>(cuda.zero_async, counts, "memset");
-  count_calls<0>(cuda.write_number, counts, "stream writes number");
-  if constexpr (requires { cuda.is_capturing; }) count_calls<0>(cuda.is_capturing, counts, "is stream captured");
-  if constexpr (requires { cuda.exchange_capture_mode; }) {
-    count_calls<-1>(cuda.exchange_capture_mode, counts, "exchange capture mode");
-  }
-  if constexpr (requires { cuda.launch; }) count_calls<4>(cuda.launch, counts, "kernel");
+void count_cuda(CudaApi& cuda, Counts& counts) {
+  count_calls<&CudaApi::use_context>(cuda, counts, "set device");
+  count_calls<&CudaApi::get_attribute>(cuda, counts, "look up pointer");
+  count_calls<&CudaApi::stream_wait_event, 0>(cuda, counts, "stream waits for event");
+  count_calls<&CudaApi::create_event>(cuda, counts, "create event");
+  count_calls<&CudaApi::record_event, 1>(cuda, counts, "record event");
+  count_calls<&CudaApi::query_event>(cuda, counts, "poll event");
+  count_calls<&CudaApi::get_elapsed_time>(cuda, counts, "time between events");
+  count_calls<&CudaApi::allocate>(cuda, counts, "allocate");
+  count_calls<&CudaApi::release>(cuda, counts, "free");
+  count_calls<&CudaApi::create_prior_stream>(cuda, counts, "create stream");
+  count_calls<&CudaApi::copy_async, 3>(cuda, counts, "copy");
+  count_calls<&CudaApi::fill_async, 3>(cuda, counts, "memset");
+  count_calls<&CudaApi::write_number, 0>(cuda, counts, "stream writes number");
+  count_calls<&CudaApi::get_capture_status, 0>(cuda, counts, "is stream captured");
+  count_calls<&CudaApi::exchange_capture_mode>(cuda, counts, "exchange capture mode");
+  count_calls<&CudaApi::launch_kernel, 8>(cuda, counts, "kernel");
 }
 
 void count_nccl(NcclApi& nccl, Counts& counts) {
-  count_calls<6>(nccl.all_reduce, counts, "nccl call");
-  count_calls<6>(nccl.broadcast, counts, "nccl call");
-  count_calls<5>(nccl.all_gather, counts, "nccl call");
-  count_calls<6>(nccl.reduce_scatter, counts, "nccl call");
-  count_calls<-1>(nccl.group_start, counts, "nccl group");
-  count_calls<-1>(nccl.create_premultiplied_sum, counts, "nccl operator");
-  count_calls<-1>(nccl.async_error, counts, "poll communicator");
+  count_calls<&NcclApi::all_reduce, 6>(nccl, counts, "nccl call");
+  count_calls<&NcclApi::broadcast, 6>(nccl, counts, "nccl call");
+  count_calls<&NcclApi::all_gather, 5>(nccl, counts, "nccl call");
+  count_calls<&NcclApi::reduce_scatter, 6>(nccl, counts, "nccl call");
+  count_calls<&NcclApi::group_start>(nccl, counts, "nccl group");
+  count_calls<&NcclApi::create_premultiplied_sum>(nccl, counts, "nccl operator");
+  count_calls<&NcclApi::get_async_error>(nccl, counts, "poll communicator");
 }
 
 // Keeps a stream busy until it is opened.
@@ -163,9 +161,7 @@ struct Shape {
 void train(int rank, const Shape& shape, const std::shared_ptr<ddp::Store>& store, wire::StatusPageLayout& page) {
   is_program_thread = true;
   auto* counts = new Counts;  // threads that are left behind may use it
-  const auto libraries = std::make_shared<NcclBackend::Libraries>();
-  libraries->cuda = cuda_library().api;
-  libraries->nccl = nccl_library().api;
+  const auto libraries = std::make_shared<GpuLibraries>(GpuLibraries{nccl_library(), cuda_library()});
   count_cuda(libraries->cuda, *counts);
   count_nccl(libraries->nccl, *counts);
   GroupDescription description;
@@ -229,7 +225,7 @@ int main(int argc, char** argv) {
   int* const numbers[] = {&shape.buckets, &shape.parameters_per_bucket, &shape.steps};
   for (int i = 1; i < argc && i < 4; ++i) *numbers[i - 1] = std::max(1, std::atoi(argv[i]));
   shape.buckets = std::min(shape.buckets, kMostBuckets);
-  for (const std::string& obstacle : {cuda_library().obstacle, nccl_library().obstacle}) {
+  for (const std::string& obstacle : {cuda_library().obstacle(), nccl_library().obstacle()}) {
     if (obstacle.empty()) continue;
     std::fprintf(stderr, "gpu_step_count: %s\n", obstacle.c_str());
     return 77;

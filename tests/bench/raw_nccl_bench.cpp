@@ -79,7 +79,7 @@ class Rank {
     cuda_.memory_info(free_at_first_, total);
     const NcclUniqueId id = agree(nccl_, rank, id_file);
     const auto begin = Clock::now();
-    const NcclResult result = nccl_.init_rank(comm_, ranks, id, rank, nccl_.blocking);
+    const NcclResult result = nccl_.init(comm_, ranks, id, rank, nccl_.blocking);
     // NCCL may set the handle after the call has returned.
     while (result == NcclResult::in_progress && std::atomic_ref<NcclComm>(comm_).load() == nullptr) {
       std::this_thread::yield();
@@ -87,7 +87,9 @@ class Rank {
     require(comm_ != nullptr, "ncclCommInitRankConfig");
     settle();
     print("{\"ranks\": %d, \"blocking\": %s, \"seconds\": %.3f}\n", ranks, mode(), seconds_since(begin));
-    require(cuda_.create_stream(stream_) == kCudaSuccess && cuda_.create_event(event_) == kCudaSuccess, "CUDA");
+    require(
+        cuda_.create_stream(stream_) == kCudaSuccess && cuda_.create_event(event_, kCudaUntimedEvent) == kCudaSuccess,
+        "CUDA");
   }
 
   void measure(std::size_t bytes, double seconds) {
@@ -142,7 +144,7 @@ class Rank {
   void* allocate(std::size_t bytes) {
     void* memory = nullptr;
     require(nccl_.allocate(memory, bytes) == NcclResult::success, "ncclMemAlloc");
-    cuda_.zero_async(memory, bytes, stream_);
+    cuda_.fill_async(memory, 0, bytes, stream_);
     return memory;
   }
   void reduce(void* memory, std::size_t count, NcclOp op) {
@@ -166,8 +168,8 @@ class Rank {
         std::clamp(seconds / static_cast<double>(slowest), double{kLeastRounds}, double{kMostRounds}));
   }
 
-  const CudaApi& cuda_ = cuda_library().api;
-  const NcclApi& nccl_ = nccl_library().api;
+  const CudaApi& cuda_ = cuda_library();
+  const NcclApi& nccl_ = nccl_library();
   const int rank_;
   std::size_t free_at_first_ = 0;
   NcclComm comm_ = nullptr;
@@ -180,8 +182,8 @@ class Rank {
 int main(int argc, char** argv) {
   const std::span<char*> words(argv, static_cast<std::size_t>(argc));
   require(argc >= 4, "usage: ID_FILE SECONDS BYTES...; this");
-  require(cuda_library().obstacle.empty(), cuda_library().obstacle);
-  require(nccl_library().obstacle.empty(), nccl_library().obstacle);
+  require(cuda_library().obstacle().empty(), cuda_library().obstacle());
+  require(nccl_library().obstacle().empty(), nccl_library().obstacle());
   Rank rank(words[1], number("RANK", 0), number("WORLD_SIZE", 1));
   for (const char* bytes : words.subspan(3)) rank.measure(std::strtoull(bytes, nullptr, 10), std::atof(words[2]));
   rank.finish();

@@ -49,11 +49,13 @@ double median(std::vector<double> values) {
 class Bench {
  public:
   explicit Bench(ddp::ProcessGroup& group) : group_(group) {
-    require(cuda_.create_stream(stream_) == kCudaSuccess && cuda_.create_event(event_) == kCudaSuccess, "CUDA");
+    require(
+        cuda_.create_stream(stream_) == kCudaSuccess && cuda_.create_event(event_, kCudaUntimedEvent) == kCudaSuccess,
+        "CUDA");
     NcclUniqueId id{};
     if (group.rank() == 0) require(nccl_.get_unique_id(id) == NcclResult::success, "ncclGetUniqueId");
     group.broadcast({id.data(), id.size(), ddp::DataType::u8}, 0).wait();
-    require(!is_failure(nccl_.init_rank(comm_, group.size(), id, group.rank(), false)), "ncclCommInitRankConfig");
+    require(!is_failure(nccl_.init(comm_, group.size(), id, group.rank(), false)), "ncclCommInitRankConfig");
     while (std::atomic_ref<NcclComm>(comm_).load() == nullptr) std::this_thread::yield();
     settle();
   }
@@ -130,8 +132,8 @@ class Bench {
   }
 
   ddp::ProcessGroup& group_;
-  const CudaApi& cuda_ = cuda_library().api;
-  const NcclApi& nccl_ = nccl_library().api;
+  const CudaApi& cuda_ = cuda_library();
+  const NcclApi& nccl_ = nccl_library();
   CudaStreamHandle stream_ = nullptr;
   CudaEventHandle event_ = nullptr;
   NcclComm comm_ = nullptr;
@@ -144,8 +146,8 @@ int main(int argc, char** argv) {
     ddp::ProcessGroup group = ddp::init();
     require(group.backend() == "nccl", group.backend_reason().c_str());
     int devices = 0;
-    cuda_library().api.device_count(devices);
-    require(cuda_library().api.set_device(group.local_rank() % devices) == kCudaSuccess, "cuCtxSetCurrent");
+    cuda_library().device_count(devices);
+    require(cuda_library().set_device(group.local_rank() % devices) == kCudaSuccess, "cuCtxSetCurrent");
     Bench bench(group);
     for (int i = 1; i < argc; ++i) bench.measure(std::strtoull(argv[i], nullptr, 10));
     if (argc == 1) bench.measure(8);

@@ -43,8 +43,8 @@ double seconds_since(Clock::time_point begin) {
 // Holds what the actions use. Each action makes its own handles before the kernel starts.
 struct Gpu {
   ddp::gpu::Driver driver;
-  ddp::internal::CudaApi cuda = ddp::internal::cuda_library().api;
-  ddp::internal::NcclApi nccl = ddp::internal::nccl_library().api;
+  ddp::internal::CudaApi cuda = ddp::internal::cuda_library();
+  ddp::internal::NcclApi nccl = ddp::internal::nccl_library();
   Handle busy = nullptr;
   Handle other = nullptr;
   Handle event = nullptr;
@@ -78,7 +78,7 @@ struct Gpu {
   int make_comm(NcclComm& result) const {
     ddp::internal::NcclUniqueId id{};
     const NcclResult got = nccl.get_unique_id(id);
-    return got == NcclResult::success ? settle(result, nccl.init_rank(result, 1, id, 0, nccl.blocking))
+    return got == NcclResult::success ? settle(result, nccl.init(result, 1, id, 0, nccl.blocking))
                                       : static_cast<int>(got);
   }
   int reduce(NcclComm handle, Handle on) const {
@@ -348,8 +348,8 @@ int main(int argc, char** argv) {
   const std::string probe = argc > 1 ? argv[1] : "";
   require(probe == "blocking" || probe == "costs" || probe == "unmap" || (probe == "stale" && argc > 2),
           "usage: gpu_probes blocking|costs|unmap|stale CALL");
-  require(ddp::internal::cuda_library().obstacle.empty(), ddp::internal::cuda_library().obstacle);
-  require(ddp::internal::nccl_library().obstacle.empty(), ddp::internal::nccl_library().obstacle);
+  require(ddp::internal::cuda_library().obstacle().empty(), ddp::internal::cuda_library().obstacle());
+  require(ddp::internal::nccl_library().obstacle().empty(), ddp::internal::nccl_library().obstacle());
   Gpu gpu;
   require(gpu.cuda.set_device(0) == ddp::internal::kCudaSuccess, "the GPU has no context");
   gpu.busy = gpu.new_stream();

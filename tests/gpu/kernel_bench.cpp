@@ -53,8 +53,8 @@ void print_time_to_load(const CudaApi& cuda) {
 class Bench {
  public:
   explicit Bench(double seconds) : seconds_(seconds) {
-    require_cuda(cuda_, cuda_.create_timed_event(begin_), "create an event");
-    require_cuda(cuda_, cuda_.create_timed_event(end_), "create an event");
+    require_cuda(cuda_, cuda_.create_event(begin_, kCudaTimedEvent), "create an event");
+    require_cuda(cuda_, cuda_.create_event(end_, kCudaTimedEvent), "create an event");
   }
 
   // Measures `work`, which moves this many bytes.
@@ -112,9 +112,11 @@ class ScalingSum {
   explicit ScalingSum(const NcclApi& nccl) : nccl_(nccl) {
     NcclUniqueId id{};
     require(nccl_.get_unique_id(id) == NcclResult::success, "ncclGetUniqueId");
-    require(nccl_.init_rank(comm_, 1, id, 0, true) == NcclResult::success, "a communicator of one rank");
+    require(nccl_.init(comm_, 1, id, 0, true) == NcclResult::success, "a communicator of one rank");
     float factor = 0.999F;
-    require(nccl_.create_premultiplied_sum(op_, &factor, NcclType::f32, comm_) == NcclResult::success, "an operation");
+    require(
+        nccl_.create_premultiplied_sum(op_, &factor, NcclType::f32, kNcclHostImmediate, comm_) == NcclResult::success,
+        "an operation");
   }
   ~ScalingSum() { nccl_.abort(comm_); }
   ScalingSum(const ScalingSum&) = delete;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "runtime/backend/nccl/gpu_libraries.h"
+#include "support/replace.h"
 
 namespace ddp::test {
 
@@ -28,56 +29,55 @@ class FailingCalls {
     made->kernels = std::make_shared<LoadedKernels>();  // each rank loads its kernels, so that this may fail
     CudaApi& cuda = made->cuda;
     constexpr CudaStatus kUnknown = 999;
-    count("device_count", cuda.device_count, kUnknown);
-    count("set_device", cuda.set_device, kUnknown);
-    count("device_of", cuda.device_of, kUnknown);
-    count("create_stream", cuda.create_stream, kUnknown);
-    count("stream_wait_event", cuda.stream_wait_event, kUnknown);
-    count("is_capturing", cuda.is_capturing, kUnknown);
-    count("exchange_capture_mode", cuda.exchange_capture_mode, kUnknown);
-    count("create_event", cuda.create_event, kUnknown);
-    count("create_timed_event", cuda.create_timed_event, kUnknown);
-    count("record_event", cuda.record_event, kUnknown);
-    count("query_event", cuda.query_event, kUnknown);
-    count("seconds_between", cuda.seconds_between, kUnknown);
-    count("allocate", cuda.allocate, kCudaOutOfMemory);
-    count("memory_info", cuda.memory_info, kUnknown);
-    count("allocate_pinned", cuda.allocate_pinned, kCudaOutOfMemory);
-    count("copy_async", cuda.copy_async, kUnknown);
-    count("zero_async", cuda.zero_async, kUnknown);
-    count("map_host", cuda.map_host, kUnknown);
-    count("write_number", cuda.write_number, kUnknown);
-    count("load_module", cuda.load_module, kUnknown);
-    count("find_function", cuda.find_function, kUnknown);
-    count("launch", cuda.launch, kUnknown);
-    count("destroy_stream", cuda.destroy_stream, kUnknown, true);
-    count("destroy_event", cuda.destroy_event, kUnknown, true);
-    count("release", cuda.release, kUnknown, true);
-    count("release_pinned", cuda.release_pinned, kUnknown, true);
+    count<&CudaApi::device_count>("device_count", cuda, kUnknown);
+    count<&CudaApi::use_context>("use_context", cuda, kUnknown);
+    count<&CudaApi::get_attribute>("get_attribute", cuda, kUnknown);
+    count<&CudaApi::create_prior_stream>("create_prior_stream", cuda, kUnknown);
+    count<&CudaApi::stream_wait_event>("stream_wait_event", cuda, kUnknown);
+    count<&CudaApi::get_capture_status>("get_capture_status", cuda, kUnknown);
+    count<&CudaApi::exchange_capture_mode>("exchange_capture_mode", cuda, kUnknown);
+    count<&CudaApi::create_event>("create_event", cuda, kUnknown);
+    count<&CudaApi::record_event>("record_event", cuda, kUnknown);
+    count<&CudaApi::query_event>("query_event", cuda, kUnknown);
+    count<&CudaApi::get_elapsed_time>("get_elapsed_time", cuda, kUnknown);
+    count<&CudaApi::allocate>("allocate", cuda, kCudaOutOfMemory);
+    count<&CudaApi::memory_info>("memory_info", cuda, kUnknown);
+    count<&CudaApi::allocate_pinned>("allocate_pinned", cuda, kCudaOutOfMemory);
+    count<&CudaApi::copy_async>("copy_async", cuda, kUnknown);
+    count<&CudaApi::fill_async>("fill_async", cuda, kUnknown);
+    count<&CudaApi::register_host>("register_host", cuda, kUnknown);
+    count<&CudaApi::write_number>("write_number", cuda, kUnknown);
+    count<&CudaApi::load_module>("load_module", cuda, kUnknown);
+    count<&CudaApi::find_function>("find_function", cuda, kUnknown);
+    count<&CudaApi::launch_kernel>("launch_kernel", cuda, kUnknown);
+    count<&CudaApi::destroy_stream>("destroy_stream", cuda, kUnknown, true);
+    count<&CudaApi::destroy_event>("destroy_event", cuda, kUnknown, true);
+    count<&CudaApi::release>("release", cuda, kUnknown, true);
+    count<&CudaApi::release_pinned>("release_pinned", cuda, kUnknown, true);
     NcclApi& nccl = made->nccl;
     constexpr NcclResult kFailure = NcclResult::unhandled_cuda_error;
-    count("get_unique_id", nccl.get_unique_id, kFailure);
-    count("init_rank", nccl.init_rank, kFailure);
-    count("split", nccl.split, kFailure);
-    count("async_error", nccl.async_error, kFailure);
-    count("all_reduce", nccl.all_reduce, kFailure);
-    count("reduce", nccl.reduce, kFailure);
-    count("broadcast", nccl.broadcast, kFailure);
-    count("all_gather", nccl.all_gather, kFailure);
-    count("reduce_scatter", nccl.reduce_scatter, kFailure);
-    count("send", nccl.send, kFailure);
-    count("receive", nccl.receive, kFailure);
-    count("group_start", nccl.group_start, kFailure);
-    count("create_premultiplied_sum", nccl.create_premultiplied_sum, kFailure);
-    count("nccl.allocate", nccl.allocate, kFailure);
-    count("register_buffer", nccl.register_buffer, kFailure);
-    count("group_end", nccl.group_end, kFailure, true);
-    count("finalize", nccl.finalize, kFailure, true);
-    count("destroy", nccl.destroy, kFailure, true);
-    count("abort", nccl.abort, kFailure, true);
-    count("destroy_op", nccl.destroy_op, kFailure, true);
-    count("nccl.release", nccl.release, kFailure, true);
-    count("deregister_buffer", nccl.deregister_buffer, kFailure, true);
+    count<&NcclApi::get_unique_id>("get_unique_id", nccl, kFailure);
+    count<&NcclApi::init_rank>("init_rank", nccl, kFailure);
+    count<&NcclApi::split>("split", nccl, kFailure);
+    count<&NcclApi::get_async_error>("get_async_error", nccl, kFailure);
+    count<&NcclApi::all_reduce>("all_reduce", nccl, kFailure);
+    count<&NcclApi::reduce>("reduce", nccl, kFailure);
+    count<&NcclApi::broadcast>("broadcast", nccl, kFailure);
+    count<&NcclApi::all_gather>("all_gather", nccl, kFailure);
+    count<&NcclApi::reduce_scatter>("reduce_scatter", nccl, kFailure);
+    count<&NcclApi::send>("send", nccl, kFailure);
+    count<&NcclApi::receive>("receive", nccl, kFailure);
+    count<&NcclApi::group_start>("group_start", nccl, kFailure);
+    count<&NcclApi::create_premultiplied_sum>("create_premultiplied_sum", nccl, kFailure);
+    count<&NcclApi::allocate>("nccl.allocate", nccl, kFailure);
+    count<&NcclApi::register_buffer>("register_buffer", nccl, kFailure);
+    count<&NcclApi::group_end>("group_end", nccl, kFailure, true);
+    count<&NcclApi::finalize>("finalize", nccl, kFailure, true);
+    count<&NcclApi::destroy>("destroy", nccl, kFailure, true);
+    count<&NcclApi::abort>("abort", nccl, kFailure, true);
+    count<&NcclApi::destroy_op>("destroy_op", nccl, kFailure, true);
+    count<&NcclApi::release>("nccl.release", nccl, kFailure, true);
+    count<&NcclApi::deregister_buffer>("deregister_buffer", nccl, kFailure, true);
     return made;
   }
 
@@ -96,21 +96,23 @@ class FailingCalls {
     std::set<std::string> failed;
   };
 
-  template <typename Result, typename... Arguments>
-  void count(const char* name, std::function<Result(Arguments...)>& function, Result failure, bool has_effect = false) {
+  // Each entry of a table has a body of its own type.
+  template <auto kEntry, typename Api, typename Result>
+  void count(const char* name, Api& api, Result failure, bool has_effect = false) {
+    auto& function = api.*kEntry;
     if (!function) return;
-    function = [=, state = state_, number = number_, until = until_, real = function](Arguments... arguments) {
+    replace(function, [=, state = state_, number = number_, until = until_, real = function](auto&&... arguments) {
       const long call = ++state->calls;
       if (number == 0 || call < number || (call > number && until == Until::once)) {
-        return real(std::forward<Arguments>(arguments)...);
+        return real(std::forward<decltype(arguments)>(arguments)...);
       }
       {
         const std::lock_guard lock(state->mutex);
         state->failed.insert(name);
       }
-      if (has_effect) real(std::forward<Arguments>(arguments)...);
+      if (has_effect) real(std::forward<decltype(arguments)>(arguments)...);
       return failure;
-    };
+    });
   }
 
   const long number_;

@@ -13,8 +13,7 @@ namespace ddp::test {
 
 // Holds GPU 0, a stream of it, and the kernels.
 struct GpuUnderTest {
-  explicit GpuUnderTest(std::shared_ptr<NcclBackend::Libraries> libraries_ = gpu_libraries())
-      : libraries(std::move(libraries_)) {
+  explicit GpuUnderTest(std::shared_ptr<GpuLibraries> libraries_ = gpu_libraries()) : libraries(std::move(libraries_)) {
     cuda.set_device(0);
     queue.emplace(cuda);
     heap = std::make_shared<GpuHeap>(libraries, 0, [] {});
@@ -23,7 +22,7 @@ struct GpuUnderTest {
     stream = Stream::from_handle(queue->handle());
   }
 
-  std::shared_ptr<NcclBackend::Libraries> libraries;
+  std::shared_ptr<GpuLibraries> libraries;
   const CudaApi& cuda = libraries->cuda;
   std::optional<CudaStream> queue;
   std::shared_ptr<GpuHeap> heap;

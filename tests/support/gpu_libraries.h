@@ -20,6 +20,7 @@
 #include "runtime/backend/nccl/nccl_backend.h"
 #include "support/deadline.h"
 #include "support/paths.h"
+#include "support/replace.h"
 #include "support/require.h"
 #include "support/typed_values.h"
 
@@ -44,19 +45,16 @@ inline std::string gpu_library(const std::string& name) {
 }
 
 // Returns a new table, whose entries the test may replace.
-inline std::shared_ptr<NcclBackend::Libraries> gpu_libraries() {
+inline std::shared_ptr<GpuLibraries> gpu_libraries() {
   // As the runtime's own, these are never destroyed: threads that are left behind may use them while the process ends.
-  static const CudaLibrary& cuda = *[] {
+  static const CudaApi& cuda = *[] {
     ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);  // as ddplaunch does; the driver reads it when it is opened
-    return new CudaLibrary(open_cuda(gpu_library("libcuda.so.1").c_str()));
+    return new CudaApi(gpu_library("libcuda.so.1").c_str());
   }();
-  static const NcclLibrary& nccl = *new NcclLibrary(open_nccl(gpu_library("libnccl.so.2").c_str()));
-  require(cuda.obstacle.empty(), cuda.obstacle);
-  require(nccl.obstacle.empty(), nccl.obstacle);
-  auto libraries = std::make_shared<NcclBackend::Libraries>();
-  libraries->cuda = cuda.api;
-  libraries->nccl = nccl.api;
-  return libraries;
+  static const NcclApi& nccl = *new NcclApi(gpu_library("libnccl.so.2").c_str());
+  require(cuda.obstacle().empty(), cuda.obstacle());
+  require(nccl.obstacle().empty(), nccl.obstacle());
+  return std::make_shared<GpuLibraries>(GpuLibraries{nccl, cuda});
 }
 
 // Returns a function of the driver, or of its simulation, that the runtime does not use.

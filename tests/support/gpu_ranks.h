@@ -13,7 +13,7 @@ namespace ddp::test {
 
 using namespace internal;
 
-using Libraries = std::shared_ptr<NcclBackend::Libraries>;
+using Libraries = std::shared_ptr<GpuLibraries>;
 
 // All ranks use the same libraries, which the test has changed.
 inline RankThreads ranks_over(const Libraries& libraries, int size, std::chrono::milliseconds timeout = kPatience) {

@@ -12,11 +12,31 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
+#include <type_traits>
 
-#include "runtime/backend/kernel_parameter.h"
 #include "runtime/reduction/optimizer_step.h"
 
 namespace ddp::internal {
+
+// A parameter of a kernel for GPUs. The value is as large as its type.
+struct KernelParameter {
+  const void* value = nullptr;
+  std::string_view type;  // in PTX: "u32", "u64" (pointers too) or "f64"
+};
+
+// `value` must outlive the result.
+template <typename T>
+KernelParameter kernel_parameter(const T& value) {
+  if constexpr (std::is_same_v<T, double>) {
+    return {&value, "f64"};
+  } else if constexpr (std::is_same_v<T, std::uint32_t>) {
+    return {&value, "u32"};
+  } else {
+    static_assert(std::is_pointer_v<T> || std::is_same_v<T, std::uint64_t>);
+    return {&value, "u64"};
+  }
+}
 
 // Unless a comment says otherwise, a function puts its work on the stream and returns before the work is done. Every
 // buffer lies in the memory of this rank's GPU and has elements of a floating-point type (f16, bf16, f32, f64). f16 and

@@ -70,8 +70,8 @@ CudaEventHandle CudaEvents::record(CudaStreamHandle stream) {
     }
   }
   if (event == nullptr) {
-    const bool is_timed = kind_ == Kind::timed;
-    require_cuda(cuda_, is_timed ? cuda_.create_timed_event(event) : cuda_.create_event(event), "create an event");
+    require_cuda(cuda_, cuda_.create_event(event, kind_ == Kind::timed ? kCudaTimedEvent : kCudaUntimedEvent),
+                 "create an event");
   }
   const CudaStatus status = cuda_.record_event(event, stream);
   if (status != kCudaSuccess) put_back(event);
@@ -89,7 +89,7 @@ void CudaEvents::put_back(CudaEventHandle event) {
 
 void CudaEvents::order(CudaStreamHandle earlier, CudaStreamHandle later) {
   const CudaEventHandle done = record(earlier);
-  const CudaStatus status = cuda_.stream_wait_event(later, done);
+  const CudaStatus status = cuda_.stream_wait_event(later, done, 0);
   put_back(done);  // the wait refers to the work that the event marked when the wait began
   require_cuda(cuda_, status, "order streams");
 }

@@ -1,9 +1,7 @@
 #include "runtime/backend/nccl/device_choice.h"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 #include "runtime/backend/nccl/nccl_errors.h"
@@ -13,19 +11,16 @@ namespace {
 
 constexpr std::uint32_t kBeingWritten = 2;  // a value of has_gpu_uuid
 
-// Reads a text such as "5f1c0a2b-0123-4567-89ab-cdef01234567".
-std::optional<std::array<std::uint8_t, 16>> uuid_bytes(std::string_view text) {
+// Returns a text such as "5f1c0a2b-0123-4567-89ab-cdef01234567", as nvidia-smi shows it.
+std::string text_of(const CudaUuid& uuid) {
   constexpr std::string_view kDigits = "0123456789abcdef";
-  std::array<std::uint8_t, 16> bytes{};
-  std::size_t digits = 0;
-  for (const char c : text) {
-    if (c == '-') continue;
-    const std::size_t value = kDigits.find(c);
-    if (value == std::string_view::npos || digits == 2 * bytes.size()) return std::nullopt;
-    bytes[digits / 2] = static_cast<std::uint8_t>(bytes[digits / 2] << 4 | value);
-    ++digits;
+  std::string text;
+  for (std::size_t i = 0; i < uuid.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += kDigits[uuid[i] >> 4];
+    text += kDigits[uuid[i] & 15];
   }
-  return digits == 2 * bytes.size() ? std::optional(bytes) : std::nullopt;
+  return text;
 }
 
 }  // namespace
@@ -45,15 +40,12 @@ ProbeResult probe_device(int local_rank, const CudaApi& cuda, const std::string&
   if (gpu_may_be_shared) return {"", ""};
   // Nodes may share a host name and have their GPUs at the same addresses. Containers of a node have names of their
   // own. MIG slices of a GPU share its address.
-  std::string uuid;
-  const bool has_uuid = cuda.uuid && cuda.uuid(device, uuid) == kCudaSuccess;
-  return {"", has_uuid ? uuid : host + "/" + bus_id};
+  const auto uuid = cuda.uuid(device);
+  return {"", uuid ? text_of(*uuid) : host + "/" + bus_id};
 }
 
 void show_device(const CudaApi& cuda, int device, wire::StatusPageLayout& page) {
-  std::string text;
-  if (!cuda.uuid || cuda.uuid(device, text) != kCudaSuccess) return;
-  const auto uuid = uuid_bytes(text);
+  const auto uuid = cuda.uuid(device);
   if (!uuid) return;
   // Ranks that are threads share the page. The first one is shown.
   std::uint32_t none = 0;

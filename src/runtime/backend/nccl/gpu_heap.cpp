@@ -116,7 +116,7 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
   std::shared_ptr<void> allocate(std::size_t bytes, std::optional<CudaStreamHandle> only) {
     const GpuScope scope(cuda_, device_);
     std::shared_ptr<void> memory = bytes <= kLargestSmall ? small_block(bytes, only) : own_block(bytes, only);
-    require_cuda(cuda_, cuda_.zero_async(memory.get(), std::max<std::size_t>(bytes, 1), copies_.handle()),
+    require_cuda(cuda_, cuda_.fill_async(memory.get(), 0, std::max<std::size_t>(bytes, 1), copies_.handle()),
                  "clear memory");
     events_.finish(copies_.handle(), check_);
     return memory;
@@ -126,7 +126,7 @@ class GpuHeap::State : public std::enable_shared_from_this<GpuHeap::State> {
     const GpuScope scope(cuda_, device_);
     const std::size_t wanted = std::max<std::size_t>(bytes, 1);
     void* memory = nullptr;
-    require_cuda(cuda_, cuda_.allocate_pinned(memory, wanted),
+    require_cuda(cuda_, cuda_.allocate_pinned(memory, wanted, kCudaHostPortable),
                  "page-lock " + std::to_string(wanted) + " bytes of host memory");
     std::memset(memory, 0, wanted);
     return {memory, [self = shared_from_this()](void* pointer) {

@@ -69,9 +69,12 @@ void GpuKernels::launch_kernel(const std::string& kernel, std::uint64_t blocks,
                                std::span<const KernelParameter> parameters, Stream stream) {
   const GpuScope scope(cuda_, device_);
   heap_->follow(stream.handle());
-  require_cuda(
-      cuda_, cuda_.launch(functions_.at(kernel), static_cast<unsigned>(blocks), kThreads, parameters, stream.handle()),
-      "start the kernel " + kernel);
+  std::vector<void*> values;
+  for (const KernelParameter& parameter : parameters) values.push_back(const_cast<void*>(parameter.value));
+  require_cuda(cuda_,
+               cuda_.launch_kernel(functions_.at(kernel), static_cast<unsigned>(blocks), 1, 1, kThreads, 1, 1, 0,
+                                   stream.handle(), values.data(), nullptr),
+               "start the kernel " + kernel);
 }
 
 GpuKernels::Scratch& GpuKernels::scratch_of(Stream stream) {
@@ -162,7 +165,7 @@ double GpuKernels::sum_of_squares(std::span<const ConstBuffer> buffers, Stream s
 bool GpuKernels::are_finite(std::span<const ConstBuffer> buffers, Stream stream) {
   auto* found = reinterpret_cast<std::uint32_t*>(scratch(sizeof(std::uint32_t), stream));
   const GpuScope scope(cuda_, device_);
-  require_cuda(cuda_, cuda_.zero_async(found, sizeof *found, stream.handle()), "clear memory");
+  require_cuda(cuda_, cuda_.fill_async(found, 0, sizeof *found, stream.handle()), "clear memory");
   for (const ConstBuffer& buffer : buffers) {
     require_values(buffer);
     if (buffer.count == 0) continue;

@@ -44,6 +44,17 @@ class GpuKernels : public GpuMath {
   std::byte* scratch(std::size_t bytes, Stream stream) override;
   void forget(Stream stream) override;
 
+ protected:
+  using Functions = std::map<std::string, CudaFunctionHandle>;
+
+  GpuKernels(std::shared_ptr<const GpuLibraries> libraries, int device, const Functions& functions,
+             std::shared_ptr<GpuHeap> heap)
+      : libraries_(std::move(libraries)),
+        cuda_(libraries_->cuda),
+        device_(device),
+        functions_(functions),
+        heap_(std::move(heap)) {}
+
  private:
   // Holds intermediate results of the functions on one stream. The stream's order protects them.
   struct Scratch {
@@ -54,16 +65,6 @@ class GpuKernels : public GpuMath {
     Piece device;
     Piece pinned;
   };
-
-  using Functions = std::map<std::string, CudaFunctionHandle>;
-
-  GpuKernels(std::shared_ptr<const GpuLibraries> libraries, int device, const Functions& functions,
-             std::shared_ptr<GpuHeap> heap)
-      : libraries_(std::move(libraries)),
-        cuda_(libraries_->cuda),
-        device_(device),
-        functions_(functions),
-        heap_(std::move(heap)) {}
 
   void launch_kernel(const std::string& kernel, std::uint64_t blocks, std::span<const KernelParameter> parameters,
                      Stream stream) override;

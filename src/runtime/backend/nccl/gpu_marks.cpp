@@ -9,7 +9,7 @@ namespace ddp::internal {
 GpuMarks::GpuMarks(const CudaApi& cuda, wire::StatusPageLayout& page, wire::PageGroup& place)
     : cuda_(cuda), place_(place), stream_(cuda) {
   void* seen_at = nullptr;
-  if (!cuda_.write_number || cuda_.map_host(&page, sizeof page, seen_at) != kCudaSuccess) return;
+  if (cuda_.write_number == nullptr || cuda_.map_host(&page, sizeof page, seen_at) != kCudaSuccess) return;
   const auto offset = reinterpret_cast<const std::byte*>(&place) - reinterpret_cast<const std::byte*>(&page);
   seen_at_ = static_cast<std::byte*>(seen_at) + offset;
 }
@@ -25,10 +25,10 @@ void GpuMarks::queue(std::uint64_t last) {
 void GpuMarks::mark(std::uint64_t last, std::span<const CudaEventHandle> ready, CudaEventHandle done) {
   if (!marks(last)) return;
   const auto wait = [&](CudaEventHandle event) {
-    return cuda_.stream_wait_event(stream_.handle(), event) == kCudaSuccess;
+    return cuda_.stream_wait_event(stream_.handle(), event, 0) == kCudaSuccess;
   };
   const auto write = [&](std::size_t offset) {
-    return cuda_.write_number(stream_.handle(), seen_at_ + offset, last) == kCudaSuccess;
+    return cuda_.write_number(stream_.handle(), seen_at_ + offset, last, 0) == kCudaSuccess;
   };
   const bool is_marked = std::ranges::all_of(ready, wait) && write(offsetof(wire::PageGroup, gpu_started)) &&
                          wait(done) && write(offsetof(wire::PageGroup, gpu_finished));

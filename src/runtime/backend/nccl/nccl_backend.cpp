@@ -341,7 +341,7 @@ void NcclBackend::zero(const Buffer& buffer, Stream stream) {
   if (buffer.count == 0) return;
   const CudaStreamHandle place = stream ? stream.handle() : heap_->copies();
   if (stream) heap_->follow(place);
-  require_cuda(cuda_, cuda_.zero_async(buffer.data, buffer.bytes(), place), "clear memory");
+  require_cuda(cuda_, cuda_.fill_async(buffer.data, 0, buffer.bytes(), place), "clear memory");
   if (!stream) heap_->wait_for(place);
 }
 

@@ -65,7 +65,7 @@ class NcclBackend : public Backend {
   std::unique_ptr<SideStream> side_stream() override;
   GpuMath* gpu_math() override;
   std::shared_ptr<void> register_buffer(const Buffer& buffer) override;
-  bool can_split() const override { return libraries_->nccl.split != nullptr; }
+  bool can_split() const override { return bool(libraries_->nccl.split); }
   std::unique_ptr<Backend> split(const BackendOptions& options, std::shared_ptr<Store> store, int color) override;
 
  private:

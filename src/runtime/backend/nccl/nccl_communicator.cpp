@@ -69,7 +69,7 @@ NcclResult carry_out(const NcclApi& nccl, NcclComm comm, std::span<const NcclSte
     NcclOp op = step.op;
     if (step.factor && !is_failure(result)) {
       Scalar scalar = scalar_of(*step.factor, step.type);
-      result = nccl.create_premultiplied_sum(op, &scalar, step.type, comm);
+      result = nccl.create_premultiplied_sum(op, &scalar, step.type, kNcclHostImmediate, comm);
     }
     ops.push_back(op);
   }
@@ -148,8 +148,10 @@ class LaunchTurn {
 
 NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& members, const NcclUniqueId& id)
     : nccl_(nccl), members_(members) {
-  const auto make = [init = nccl.init_rank, made = made_, size = members.size, rank = members.rank, id,
-                     blocking = nccl.blocking] { return init(*made, size, id, rank, blocking); };
+  // The thread of the call may outlive this object.
+  const auto make = [nccl, made = made_, size = members.size, rank = members.rank, id] {
+    return nccl.init(*made, size, id, rank, nccl.blocking);
+  };
   const NcclResult result = call(make, Launch::connects, members_.timeout, kMakeAction, kNotArrived);
   blocks_ = nccl.environment_blocks().value_or(nccl.blocking);
   if (is_failure(result)) throw_failure(result, kMakeAction);
@@ -163,7 +165,7 @@ NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& membe
   {
     const std::lock_guard lock(parent.mutex_);
     const auto make = [split = nccl.split, made = made_, comm = parent.handle(), color, key] {
-      return split(comm, color, key, *made);
+      return split(comm, color, key, *made, nullptr);
     };
     const NcclResult result = parent.call(make, Launch::connects, members_.timeout, kSplitAction, kNotTaking);
     if (is_failure(result)) parent.throw_failure(result, kSplitAction);
@@ -177,7 +179,7 @@ void NcclCommunicator::stay_out_of_split() {
     const std::lock_guard lock(mutex_);
     const auto take_part = [split = nccl_.split, comm = handle()] {
       static NcclComm none = nullptr;
-      return split(comm, kNcclNoColor, 0, none);
+      return split(comm, kNcclNoColor, 0, none, nullptr);
     };
     const NcclResult result = call(take_part, Launch::connects, members_.timeout, kSplitAction, kNotTaking);
     if (is_failure(result)) throw_failure(result, kSplitAction);
@@ -319,7 +321,7 @@ void NcclCommunicator::abort() {
 
 // Runs the function on a separate thread, which holds everything that it needs if it is left behind. Whatever the
 // function returns, the communicator no longer exists afterwards.
-void NcclCommunicator::end(const std::function<NcclResult(NcclComm)>& function) {
+void NcclCommunicator::end(const NcclLocalCall<NcclComm>& function) {
   const std::lock_guard ending(ending_mutex_);
   const NcclComm comm = handle();
   if (comm == nullptr) return;
@@ -349,7 +351,7 @@ void NcclCommunicator::throw_failure(NcclResult failure, const char* action) con
   const ErrorKind kind = failure == NcclResult::remote_error ? ErrorKind::peer_lost
                          : failure == NcclResult::timeout    ? ErrorKind::timeout
                                                              : ErrorKind::internal;
-  throw nccl_error(kind, action, nccl_.error_string(failure), nccl_.last_error(nullptr));
+  throw nccl_error(kind, action, nccl_.error_string(failure), nccl_.last_error());
 }
 
 }  // namespace ddp::internal

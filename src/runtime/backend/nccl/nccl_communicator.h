@@ -67,7 +67,7 @@ class NcclCommunicator {
  private:
   // Returns null if NCCL has not made the communicator yet, or if it has ended.
   NcclComm handle() const;
-  void end(const std::function<NcclResult(NcclComm)>& function);
+  void end(const NcclLocalCall<NcclComm>& function);
   NcclResult state();
   // Runs a call of NCCL. If communicators block and the call waits for other ranks, it runs on a thread of its own.
   template <typename Call>

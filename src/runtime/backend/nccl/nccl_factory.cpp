@@ -21,20 +21,16 @@ bool is_one(const char* variable) {
 
 ProbeResult probe_nccl(const BackendOptions& options) {
   // The driver is checked first, because without a GPU it does not matter whether NCCL exists.
-  if (!cuda_library().obstacle.empty()) return {cuda_library().obstacle, ""};
+  if (!cuda_library().obstacle().empty()) return {cuda_library().obstacle(), ""};
   const ProbeResult found =
-      probe_device(options.local_rank, cuda_library().api, base::host_name(), is_one("NCCL_MULTI_RANK_GPU_ENABLE"));
+      probe_device(options.local_rank, cuda_library(), base::host_name(), is_one("NCCL_MULTI_RANK_GPU_ENABLE"));
   if (!found.obstacle.empty()) return found;
-  return nccl_library().obstacle.empty() ? found : ProbeResult{nccl_library().obstacle, ""};
+  return nccl_library().obstacle().empty() ? found : ProbeResult{nccl_library().obstacle(), ""};
 }
 
 std::unique_ptr<Backend> make_nccl_backend(const BackendOptions& options, std::shared_ptr<Store> store) {
-  static const std::shared_ptr<const GpuLibraries> libraries = [] {
-    auto found = std::make_shared<GpuLibraries>();
-    found->nccl = nccl_library().api;
-    found->cuda = cuda_library().api;
-    return found;
-  }();
+  static const std::shared_ptr<const GpuLibraries> libraries =
+      std::make_shared<const GpuLibraries>(GpuLibraries{nccl_library(), cuda_library()});
   return std::make_unique<NcclBackend>(options, std::move(store), libraries);
 }
 

@@ -67,7 +67,7 @@ CudaEventHandle NcclLane::wait_for_stream_of(const Call& call) {
   CudaEventHandle ready = nullptr;
   // The program may have destroyed the stream without waiting for the operation, because another one has failed.
   if (!heap_->use(stream, [&] { ready = events_.record(stream); })) throw forgotten_stream_error();
-  const CudaStatus status = cuda_.stream_wait_event(stream_.handle(), ready);
+  const CudaStatus status = cuda_.stream_wait_event(stream_.handle(), ready, 0);
   if (status != kCudaSuccess) events_.put_back(ready);
   require_cuda(cuda_, status, "order streams");
   return ready;
@@ -153,7 +153,7 @@ void NcclLane::join_stream(const Call& call) {
   const auto found = begun_.find(call.sequence);
   // If the operation is not found, it is done.
   if (found == begun_.end()) return;
-  require_cuda(cuda_, cuda_.stream_wait_event(call.stream.handle(), found->second), "order streams");
+  require_cuda(cuda_, cuda_.stream_wait_event(call.stream.handle(), found->second, 0), "order streams");
 }
 
 // The stream is empty, so a copy waits only for itself. CUDA may block while it copies host memory.

@@ -71,7 +71,7 @@ NcclUniqueId agree_on_id(const NcclApi& nccl, const std::shared_ptr<Store>& stor
   // NCCL may have read the variable from its configuration file by now.
   refuse_common_address();
   if (members.rank == 0) {
-    if (result != NcclResult::success) throw no_unique_id_error(nccl.error_string(result), nccl.last_error(nullptr));
+    if (result != NcclResult::success) throw no_unique_id_error(nccl.error_string(result), nccl.last_error());
     check_members_during(members, [=] { store->set(key, std::string_view(id.data(), id.size())); });
     return id;
   }

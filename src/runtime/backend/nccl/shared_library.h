@@ -8,16 +8,17 @@
 
 namespace ddp::internal {
 
-// Represents a library that stays open until the process ends.
+// Represents a library that stays open until the process ends. A table of its functions derives from it.
 class SharedLibrary {
  public:
-  explicit SharedLibrary(const char* name) : handle_(::dlopen(name, RTLD_NOW | RTLD_LOCAL)) {
-    if (handle_ == nullptr) obstacle_ = ::dlerror();
-  }
-
   // Returns why the library cannot be used: it cannot be opened, or it lacks a required function. Returns an empty
   // string if it can be used.
   const std::string& obstacle() const { return obstacle_; }
+
+ protected:
+  explicit SharedLibrary(const char* name) : handle_(::dlopen(name, RTLD_NOW | RTLD_LOCAL)) {
+    if (handle_ == nullptr) obstacle_ = ::dlerror();
+  }
 
   // Represents a function of any type. It is null if the library has no function of that name.
   struct Symbol {
@@ -35,9 +36,10 @@ class SharedLibrary {
     return symbol;
   }
 
+  std::string obstacle_;
+
  private:
   void* handle_ = nullptr;
-  std::string obstacle_;
 };
 
 }  // namespace ddp::internal

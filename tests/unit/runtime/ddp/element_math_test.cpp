@@ -41,22 +41,23 @@ class RecordedNccl {
  public:
   RecordedNccl() {
     NcclApi& api = libraries_->nccl;
-    api.all_reduce = [this, real = api.all_reduce](const void* send, void* receive, std::size_t count, NcclType type,
-                                                   NcclOp op, NcclComm comm, CudaStreamHandle stream) {
-      record(type, op);
-      return real(send, receive, count, type, op, comm, stream);
-    };
-    api.reduce = [this, real = api.reduce](const void* send, void* receive, std::size_t count, NcclType type, NcclOp op,
-                                           int root, NcclComm comm, CudaStreamHandle stream) {
+    replace(api.all_reduce,
+            [this, real = api.all_reduce](const void* send, void* receive, std::size_t count, NcclType type, NcclOp op,
+                                          NcclComm comm, CudaStreamHandle stream) {
+              record(type, op);
+              return real(send, receive, count, type, op, comm, stream);
+            });
+    replace(api.reduce, [this, real = api.reduce](const void* send, void* receive, std::size_t count, NcclType type,
+                                                  NcclOp op, int root, NcclComm comm, CudaStreamHandle stream) {
       record(type, op);
       return real(send, receive, count, type, op, root, comm, stream);
-    };
-    api.reduce_scatter = [this, real = api.reduce_scatter](const void* send, void* receive, std::size_t count,
-                                                           NcclType type, NcclOp op, NcclComm comm,
-                                                           CudaStreamHandle stream) {
-      record(type, op);
-      return real(send, receive, count, type, op, comm, stream);
-    };
+    });
+    replace(api.reduce_scatter,
+            [this, real = api.reduce_scatter](const void* send, void* receive, std::size_t count, NcclType type,
+                                              NcclOp op, NcclComm comm, CudaStreamHandle stream) {
+              record(type, op);
+              return real(send, receive, count, type, op, comm, stream);
+            });
   }
 
   const Libraries& libraries() const { return libraries_; }

@@ -313,10 +313,10 @@ TEST_CASE("parameters in GPU memory come from rank 0 with one broadcast per type
   const int size = gpu_rank_counts({2})[0];
   const Libraries libraries = gpu_libraries();
   std::atomic<int> broadcasts = 0;
-  libraries->nccl.broadcast = [&, real = libraries->nccl.broadcast](auto... arguments) {
+  replace(libraries->nccl.broadcast, [&, real = libraries->nccl.broadcast](auto... arguments) {
     ++broadcasts;
     return real(arguments...);
-  };
+  });
   ranks_over(libraries, size).all_succeed([](RankThreads::Rank& self) {
     PlacedMemory gpu(self.group(), DeviceType::cuda);
     std::vector<Tensor> parameters;

@@ -27,7 +27,8 @@ long streams_now() {
 bool is_whole(int device) {
   const CudaApi cuda = gpu_libraries()->cuda;
   CudaEventHandle event = nullptr;
-  if (cuda.set_device(device) != kCudaSuccess || cuda.create_event(event) != kCudaSuccess) return false;
+  if (cuda.set_device(device) != kCudaSuccess || cuda.create_event(event, kCudaUntimedEvent) != kCudaSuccess)
+    return false;
   return cuda.destroy_event(event) == kCudaSuccess;
 }
 

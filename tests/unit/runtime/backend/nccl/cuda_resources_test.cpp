@@ -24,14 +24,16 @@ struct CountedCuda {
 
   CountedCuda() {
     api.set_device(0);
-    api.create_stream = [this, real = api.create_stream](ddp::internal::CudaStreamHandle& stream) {
-      ++streams;
-      return real(stream);
-    };
-    api.destroy_stream = [this, real = api.destroy_stream](ddp::internal::CudaStreamHandle stream) {
+    ddp::test::replace(
+        api.create_prior_stream,
+        [this, real = api.create_prior_stream](ddp::internal::CudaStreamHandle& stream, unsigned flags, int priority) {
+          ++streams;
+          return real(stream, flags, priority);
+        });
+    ddp::test::replace(api.destroy_stream, [this, real = api.destroy_stream](ddp::internal::CudaStreamHandle stream) {
       --streams;
       return real(stream);
-    };
+    });
   }
 };
 
@@ -46,11 +48,11 @@ TEST_CASE("a failed CUDA call is an error with the action and CUDA's error name"
 
 TEST_CASE("a GPU without enough memory is an error with the requested and free amounts") {
   CountedCuda cuda;
-  cuda.api.memory_info = [](std::size_t& free, std::size_t& total) {
+  ddp::test::replace(cuda.api.memory_info, [](std::size_t& free, std::size_t& total) {
     free = std::size_t{3} << 29;
     total = std::size_t{79} << 30;
     return ddp::internal::kCudaSuccess;
-  };
+  });
   const auto refused = [&](ddp::internal::CudaStatus status) {
     ddp::internal::require_gpu_memory(cuda.api, status, {std::size_t{2} << 30, "", 1, 5});
   };
@@ -61,7 +63,7 @@ TEST_CASE("a GPU without enough memory is an error with the requested and free a
        "(CUDA_ERROR_OUT_OF_MEMORY). Try a smaller batch"},
       [&] { refused(ddp::internal::kCudaOutOfMemory); });
   ddp::test::expect_error(ddp::ErrorKind::internal, {"allocate 2147483648 bytes of GPU memory"}, [&] { refused(100); });
-  cuda.api.memory_info = [](std::size_t&, std::size_t&) { return ddp::internal::CudaStatus(100); };
+  ddp::test::replace(cuda.api.memory_info, [](std::size_t&, std::size_t&) { return ddp::internal::CudaStatus(100); });
   ddp::test::expect_error(ddp::ErrorKind::unavailable, {"by rank 5 (CUDA_ERROR_OUT_OF_MEMORY)"},
                           [&] { refused(ddp::internal::kCudaOutOfMemory); });
 }
@@ -131,7 +133,7 @@ TEST_CASE("the simulated driver terminates a process that uses a destroyed strea
   ddp::internal::CudaStreamHandle stream = nullptr;
   ddp::internal::CudaEventHandle event = nullptr;
   cuda.create_stream(stream);
-  cuda.create_event(event);
+  cuda.create_event(event, ddp::internal::kCudaUntimedEvent);
   cuda.destroy_stream(stream);
   const std::vector<std::function<int(void*)>> calls = {
       [&](void* handle) {
@@ -139,8 +141,8 @@ TEST_CASE("the simulated driver terminates a process that uses a destroyed strea
         return cuda.is_capturing(handle, captures);
       },
       [&](void* handle) { return cuda.record_event(event, handle); },
-      [&](void* handle) { return cuda.stream_wait_event(handle, event); },
-      [&](void* handle) { return cuda.zero_async(nullptr, 0, handle); },
+      [&](void* handle) { return cuda.stream_wait_event(handle, event, 0); },
+      [&](void* handle) { return cuda.fill_async(nullptr, 0, 0, handle); },
       [](void* handle) { return ddp::test::gpu_function<int(void*)>("cuStreamSynchronize")(handle); },
       [&](void* handle) { return cuda.destroy_stream(handle); }};
   for (const auto& call : calls) {
@@ -161,22 +163,23 @@ TEST_CASE("the simulated driver terminates a process that uses a destroyed strea
 TEST_CASE("an event is returned to the pool if it cannot be recorded or awaited") {
   CountedCuda cuda;
   int events = 0;
-  cuda.api.create_event = [&, real = cuda.api.create_event](ddp::internal::CudaEventHandle& event) {
-    ++events;
-    return real(event);
-  };
-  cuda.api.destroy_event = [&, real = cuda.api.destroy_event](ddp::internal::CudaEventHandle event) {
+  ddp::test::replace(cuda.api.create_event,
+                     [&, real = cuda.api.create_event](ddp::internal::CudaEventHandle& event, unsigned flags) {
+                       ++events;
+                       return real(event, flags);
+                     });
+  ddp::test::replace(cuda.api.destroy_event, [&, real = cuda.api.destroy_event](ddp::internal::CudaEventHandle event) {
     --events;
     return real(event);
-  };
+  });
   const ddp::internal::CudaStream stream(cuda.api);
   bool is_recording = false;
   SECTION("recorded") {
     is_recording = true;
-    cuda.api.record_event = [](ddp::internal::CudaEventHandle, ddp::internal::CudaStreamHandle) { return 999; };
+    ddp::test::replace(cuda.api.record_event, [](auto...) { return 999; });
   }
   SECTION("waited for") {
-    cuda.api.stream_wait_event = [](ddp::internal::CudaStreamHandle, ddp::internal::CudaEventHandle) { return 999; };
+    ddp::test::replace(cuda.api.stream_wait_event, [](auto...) { return 999; });
   }
   {
     ddp::internal::CudaEvents pool(cuda.api);

@@ -68,10 +68,10 @@ TEST_CASE("a side stream reuses CUDA events that are no longer needed") {
   CudaApi& cuda = libraries->cuda;
   cuda.set_device(0);
   int made = 0;
-  cuda.create_timed_event = [&made, create = cuda.create_timed_event](CudaEventHandle& event) {
-    ++made;
-    return create(event);
-  };
+  replace(cuda.create_event, [&made, create = cuda.create_event](CudaEventHandle& event, unsigned flags) {
+    if (flags == kCudaTimedEvent) ++made;
+    return create(event, flags);
+  });
   SideStream::Mark last;
   {
     CudaSideStream side(std::shared_ptr<const CudaApi>(libraries, &cuda), 0, heap_of(libraries));
@@ -89,12 +89,12 @@ TEST_CASE("memory outlives a side stream whose work uses it") {
   auto memory = heap->allocate(1 << 20);
   std::optional<CudaSideStream> side(std::in_place, std::shared_ptr<const CudaApi>(libraries, &cuda), 0, heap);
   const void* handle = side->handle();
-  cuda.destroy_stream = [&, handle, real = cuda.destroy_stream](CudaStreamHandle stream) {
+  replace(cuda.destroy_stream, [&, handle, real = cuda.destroy_stream](CudaStreamHandle stream) {
     if (stream == handle) ++destroyed;
     return real(stream);
-  };
+  });
   HeldStream held(side->handle());
-  cuda.zero_async(memory.get(), 1 << 20, side->handle());
+  cuda.fill_async(memory.get(), 0, 1 << 20, side->handle());
   side.reset();
   memory.reset();
   CHECK_FALSE(heap->is_swept(std::chrono::milliseconds(20)));

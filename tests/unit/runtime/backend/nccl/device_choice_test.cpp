@@ -1,7 +1,5 @@
 #include "runtime/backend/nccl/device_choice.h"
 
-#include <array>
-#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -14,10 +12,10 @@ namespace {
 
 ddp::internal::CudaApi cuda_with(int devices, ddp::internal::CudaStatus status = ddp::internal::kCudaSuccess) {
   ddp::internal::CudaApi cuda = ddp::test::gpu_libraries()->cuda;
-  cuda.device_count = [=](int& count) {
+  ddp::test::replace(cuda.device_count, [=](int& count) {
     count = devices;
     return status;
-  };
+  });
   return cuda;
 }
 
@@ -47,34 +45,30 @@ TEST_CASE("a probe identifies the GPU so that two ranks on the same GPU are foun
 
 TEST_CASE("a driver without UUIDs identifies the GPU by node and address") {
   ddp::internal::CudaApi cuda = cuda_with(4);
-  cuda.uuid = nullptr;
-  CHECK(probe_device(3, cuda, "node0", false).device == "node0/0000:03:00.0");
-  cuda.uuid = [](int, std::string&) { return ddp::internal::CudaStatus(1); };
+  cuda.get_uuid = nullptr;
   CHECK(probe_device(3, cuda, "node0", false).device == "node0/0000:03:00.0");
 }
 
 TEST_CASE("the GPU of a rank is shown on the status page") {
+  constexpr ddp::internal::CudaUuid kUuid = {0x5f, 0x1c, 0x0a, 0x2b, 0x01, 0x23, 0x45, 0x67,
+                                             0x89, 0xab, 0xcd, 0xef, 0x01, 0x23, 0x45, 0x63};
   const auto page = std::make_unique<ddp::wire::StatusPageLayout>();
-  const auto show = [&](const char* uuid, ddp::internal::CudaStatus status = ddp::internal::kCudaSuccess) {
+  const auto show = [&](ddp::internal::CudaStatus status) {
     ddp::internal::CudaApi cuda = cuda_with(4);
-    cuda.uuid = [=](int device, std::string& text) {
-      text = std::string(uuid) + std::to_string(device);
+    ddp::test::replace(cuda.get_uuid, [=](ddp::internal::CudaUuid& uuid, int) {
+      uuid = kUuid;
       return status;
-    };
+    });
     ddp::internal::show_device(cuda, 3, *page);
+    return probe_device(3, cuda, "node0", false).device;
   };
-  show("5f1c0a2b-0123-4567-89ab-cdef0123456", 1);
+  CHECK(show(1) == "node0/0000:03:00.0");
   CHECK(page->has_gpu_uuid == 0);
-  show("5f1c0a2b-0123-4567-89ab");
-  show("5f1c0a2b-0123-4567-89ab-cdef0123456789");
-  show("not hexadecimal digits, of the length");
-  CHECK(page->has_gpu_uuid == 0);
-  show("5f1c0a2b-0123-4567-89ab-cdef0123456");
+  CHECK(show(ddp::internal::kCudaSuccess) == "5f1c0a2b-0123-4567-89ab-cdef01234563");
   CHECK(page->has_gpu_uuid == 1);
-  CHECK(page->gpu_uuid == std::array<std::uint8_t, 16>{0x5f, 0x1c, 0x0a, 0x2b, 0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd,
-                                                       0xef, 0x01, 0x23, 0x45, 0x63});
+  CHECK(page->gpu_uuid == kUuid);
   ddp::internal::CudaApi old = cuda_with(4);
-  old.uuid = nullptr;
+  old.get_uuid = nullptr;
   ddp::internal::show_device(old, 3, *page);
 }
 

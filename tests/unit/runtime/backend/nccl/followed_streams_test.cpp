@@ -86,7 +86,7 @@ TEST_CASE("the default stream is queried again if another stream's capture preve
 TEST_CASE("a stream that CUDA no longer knows is dropped") {
   Followed on;
   const CudaStatus status = GENERATE(kCudaInvalidValue, kCudaInvalidHandle, kCudaContextIsDestroyed);
-  on.cuda.is_capturing = [status](CudaStreamHandle, bool&) { return status; };
+  replace(on.cuda.get_capture_status, [status](CudaStreamHandle, int&) { return status; });
   SECTION("when its work is asked for") {
     StreamWork work = on.streams->work();
     CHECK(on.streams->is_done(work));
@@ -99,7 +99,7 @@ TEST_CASE("a stream that CUDA no longer knows is dropped") {
 
 TEST_CASE("an error of the GPU does not count as idle") {
   Followed on;
-  on.cuda.is_capturing = [](CudaStreamHandle, bool&) { return 719; };
+  replace(on.cuda.get_capture_status, [](CudaStreamHandle, int&) { return 719; });
   CHECK_THROWS_AS(on.streams->work(), Error);
   CHECK_THROWS_AS(on.streams->forget(on.stream->handle()), Error);
   CHECK(on.streams->follows(on.stream->handle()));

@@ -23,7 +23,7 @@ constexpr std::size_t kLarge = std::size_t{1} << 20;  // bytes of an allocation 
 
 // Holds a heap, a stream that it follows, and counts of what is freed.
 struct Heap {
-  std::shared_ptr<NcclBackend::Libraries> libraries = gpu_libraries();
+  std::shared_ptr<GpuLibraries> libraries = gpu_libraries();
   const CudaApi& cuda = libraries->cuda;
   std::shared_ptr<std::atomic<int>> allocated = std::make_shared<std::atomic<int>>(0);
   std::shared_ptr<std::atomic<int>> released = std::make_shared<std::atomic<int>>(0);
@@ -32,15 +32,16 @@ struct Heap {
 
   Heap() {
     cuda.set_device(0);
-    libraries->nccl.allocate = [count = allocated, real = libraries->nccl.allocate](void*& memory, std::size_t bytes) {
-      ++*count;
-      return real(memory, bytes);
-    };
-    libraries->nccl.release = [count = released, real = libraries->nccl.release](void* memory) {
+    replace(libraries->nccl.allocate,
+            [count = allocated, real = libraries->nccl.allocate](void*& memory, std::size_t bytes) {
+              ++*count;
+              return real(memory, bytes);
+            });
+    replace(libraries->nccl.release, [count = released, real = libraries->nccl.release](void* memory) {
       const NcclResult result = real(memory);
       ++*count;
       return result;
-    };
+    });
     heap = std::make_shared<GpuHeap>(libraries, 0, [] {});
     stream.emplace(cuda);
     heap->follow(stream->handle());
@@ -53,7 +54,7 @@ TEST_CASE("memory that a stream still uses is freed when the stream has finished
   Heap on;
   std::shared_ptr<void> memory = on.heap->allocate(kLarge);
   HeldStream held(on.stream->handle());
-  on.cuda.zero_async(memory.get(), kLarge, on.stream->handle());
+  on.cuda.fill_async(memory.get(), 0, kLarge, on.stream->handle());
   memory.reset();
   // Another block, which only one other stream uses, goes the whole way in the meantime.
   CudaStream other(on.cuda);
@@ -69,7 +70,7 @@ TEST_CASE("memory used by a single stream waits only for that stream and its own
   std::optional<CudaStream> only(std::in_place, on.cuda);
   std::shared_ptr<void> memory = on.heap->allocate(kLarge, only->handle());
   HeldStream held(only->handle());
-  on.cuda.zero_async(memory.get(), kLarge, only->handle());
+  on.cuda.fill_async(memory.get(), 0, kLarge, only->handle());
   memory.reset();
   only.reset();
   CHECK_FALSE(on.heap->is_swept(20ms));
@@ -84,7 +85,7 @@ TEST_CASE("memory waits for the work of a stream that was forgotten and destroye
   const bool is_given_back_before = GENERATE(false, true);
   std::shared_ptr<void> memory = on.heap->allocate(kLarge);
   std::optional<HeldStream> held(std::in_place, on.stream->handle());
-  on.cuda.zero_async(memory.get(), kLarge, on.stream->handle());
+  on.cuda.fill_async(memory.get(), 0, kLarge, on.stream->handle());
   if (is_given_back_before) memory.reset();
   CHECK(on.heap->forget(on.stream->handle()));
   on.stream.reset();
@@ -130,9 +131,10 @@ TEST_CASE("after an error of the GPU memory is neither freed nor awaited") {
   Heap on;
   constexpr CudaStatus kLaunchFailed = 719;
   std::atomic<bool> fails = false;
-  on.libraries->cuda.is_capturing = [&, real = on.cuda.is_capturing](CudaStreamHandle stream, bool& captures) {
-    return fails ? kLaunchFailed : real(stream, captures);
-  };
+  replace(on.libraries->cuda.get_capture_status,
+          [&, real = on.cuda.get_capture_status](CudaStreamHandle stream, int& captures) {
+            return fails ? kLaunchFailed : real(stream, captures);
+          });
   std::shared_ptr<void> first = on.heap->allocate(kLarge);
   std::shared_ptr<void> second = on.heap->allocate(kLarge);
   fails = true;
@@ -174,7 +176,7 @@ TEST_CASE("small blocks share an allocation, are zeroed, and may outlive the hea
   for (int i = 0; i < 100; ++i) {
     blocks.push_back(on.heap->allocate(1000));
     places.insert(blocks.back().get());
-    on.cuda.zero_async(blocks.back().get(), 1000, on.stream->handle());
+    on.cuda.fill_async(blocks.back().get(), 0, 1000, on.stream->handle());
   }
   CHECK(places.size() == 100);
   CHECK(*on.allocated == 1);
@@ -198,13 +200,13 @@ TEST_CASE("an allocation on a full GPU waits for memory that is being freed") {
   Heap on;
   HeldStream held(on.stream->handle());
   std::shared_ptr<void> memory = on.heap->allocate(kLarge);
-  on.libraries->nccl.allocate = nullptr;
+  on.libraries->nccl.allocate = {};
   std::atomic<int> tries = 0;
-  on.libraries->cuda.allocate = [&, real = on.cuda.allocate](void*& block, std::size_t bytes) {
+  replace(on.libraries->cuda.allocate, [&, real = on.cuda.allocate](void*& block, std::size_t bytes) {
     if (++tries > 1) return *on.released == 0 ? 2 : real(block, bytes);
     held.release();
     return 2;
-  };
+  });
   memory.reset();
   CHECK(on.heap->allocate(kLarge) != nullptr);
   CHECK(tries == 2);
@@ -247,10 +249,10 @@ TEST_CASE("a heap whose GPU is lost ends without freeing its memory") {
   on.heap->allocate(16).reset();
   CHECK(on.heap->is_swept(kPatience));
   on.stream.reset();
-  on.libraries->cuda.set_device = [entered](int) {
+  replace(on.libraries->cuda.use_context, [entered](CudaContextHandle) {
     ++*entered;
     return 700;
-  };
+  });
   on.heap.reset();
   // The heap, and the thread that would free its memory.
   CHECK(eventually([&] { return *entered == 2; }));

@@ -77,6 +77,21 @@ std::map<std::string, std::vector<std::string>> declared_parameters() {
   return result;
 }
 
+// Records the types of the parameters that kernels would be started with.
+struct RecordedKernels : GpuKernels {
+  explicit RecordedKernels(const GpuUnderTest& gpu) : GpuKernels(gpu.libraries, 0, none, gpu.heap) {}
+
+  void launch_kernel(const std::string& kernel, std::uint64_t, std::span<const KernelParameter> parameters,
+                     Stream) override {
+    std::vector<std::string> types;
+    for (const KernelParameter& parameter : parameters) types.emplace_back(parameter.type);
+    passed[kernel].insert(types);
+  }
+
+  std::map<std::string, std::set<std::vector<std::string>>> passed;
+  static inline const Functions none;
+};
+
 }  // namespace
 
 TEST_CASE("kernels scale, convert and add bit-identically to the host") {
@@ -143,10 +158,10 @@ TEST_CASE("kernels map values to ordered integers and back bit-identically to th
 TEST_CASE("a factor of 1 leaves values unchanged and starts no kernel") {
   const auto libraries = gpu_libraries();
   int launches = 0;
-  libraries->cuda.launch = [&launches, real = libraries->cuda.launch](auto&&... arguments) {
+  replace(libraries->cuda.launch_kernel, [&launches, real = libraries->cuda.launch_kernel](auto&&... arguments) {
     ++launches;
     return real(arguments...);
-  };
+  });
   GpuUnderTest gpu(libraries);
   GpuArray values(gpu, DataType::f32, 10);
   gpu.math->scale(values.gpu(), 1, gpu.stream);
@@ -246,23 +261,10 @@ TEST_CASE("kernels update elements bit-identically to the host") {
 }
 
 TEST_CASE("every kernel is started with its declared parameters") {
-  const auto libraries = gpu_libraries();
-  std::map<CudaFunctionHandle, std::string> names;
-  std::map<std::string, std::set<std::vector<std::string>>> passed;
-  libraries->cuda.find_function = [&, real = libraries->cuda.find_function](CudaFunctionHandle& function,
-                                                                            CudaModuleHandle module, const char* name) {
-    const CudaStatus status = real(function, module, name);
-    names[function] = name;
-    return status;
-  };
-  libraries->cuda.launch = [&](CudaFunctionHandle function, unsigned, unsigned,
-                               std::span<const KernelParameter> parameters, CudaStreamHandle) {
-    std::vector<std::string> types;
-    for (const KernelParameter& parameter : parameters) types.emplace_back(parameter.type);
-    passed[names.at(function)].insert(types);
-    return kCudaSuccess;
-  };
-  GpuUnderTest gpu(libraries);
+  GpuUnderTest gpu;
+  auto recorded = std::make_unique<RecordedKernels>(gpu);
+  auto& passed = recorded->passed;
+  gpu.math = std::move(recorded);
   for (const DataType type : kFloatingPointTypes) {
     const GpuArray a(gpu, type, 8);
     const std::array<ConstBuffer, 1> buffers = {a.gpu()};
@@ -305,11 +307,11 @@ TEST_CASE("every kernel is started with its declared parameters") {
 TEST_CASE("all kernels are looked up at load time, because the driver synchronises with the device then") {
   const auto libraries = gpu_libraries();
   std::set<std::string> found;
-  libraries->cuda.find_function = [&, real = libraries->cuda.find_function](auto& function, auto module,
-                                                                            const char* name) {
-    found.insert(name);
-    return real(function, module, name);
-  };
+  replace(libraries->cuda.find_function,
+          [&, real = libraries->cuda.find_function](auto& function, auto module, const char* name) {
+            found.insert(name);
+            return real(function, module, name);
+          });
   const GpuUnderTest gpu(libraries);
   for (const auto& [name, types] : declared_parameters()) CHECK(found.contains(name));
 }
@@ -317,14 +319,14 @@ TEST_CASE("all kernels are looked up at load time, because the driver synchronis
 TEST_CASE("memory for intermediate results is allocated once per stream") {
   const auto libraries = gpu_libraries();
   int allocations = 0;
-  libraries->cuda.allocate = [&, real = libraries->cuda.allocate](void*& memory, std::size_t bytes) {
+  replace(libraries->cuda.allocate, [&, real = libraries->cuda.allocate](void*& memory, std::size_t bytes) {
     ++allocations;
     return real(memory, bytes);
-  };
-  libraries->cuda.allocate_pinned = [&, real = libraries->cuda.allocate_pinned](void*& memory, std::size_t bytes) {
+  });
+  replace(libraries->cuda.allocate_pinned, [&, real = libraries->cuda.allocate_pinned](auto&&... arguments) {
     ++allocations;
-    return real(memory, bytes);
-  };
+    return real(arguments...);
+  });
   GpuUnderTest gpu(libraries);
   GpuArray values(gpu, DataType::f32, 5'000);
   const std::array<ConstBuffer, 1> buffers = {values.gpu()};
@@ -339,7 +341,7 @@ TEST_CASE("memory for intermediate results is allocated once per stream") {
 
 TEST_CASE("a driver that cannot load the kernels gives one warning, and everything else works") {
   const auto libraries = gpu_libraries();
-  libraries->cuda.load_module = [](CudaModuleHandle&, const char*) { return 218; };
+  replace(libraries->cuda.load_module, [](CudaModuleHandle&, const char*) { return 218; });
   const TemporaryDirectory directory;
   const std::string file = directory.path() + "/errors";
   {

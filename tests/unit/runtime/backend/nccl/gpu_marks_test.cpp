@@ -86,7 +86,7 @@ TEST_CASE("the runtime's internal collectives are not marked") {
 TEST_CASE("no marks are written if the GPU cannot access the page or the driver cannot write values") {
   Marked on;
   CudaApi blind = on.cuda;
-  blind.map_host = [](void*, std::size_t, void*&) { return 801; };
+  replace(blind.register_host, [](void*, std::size_t, unsigned) { return 801; });
   GpuMarks not_mapped(blind, *on.page, on.place);
   on.mark(not_mapped, 7);
   CudaApi old = on.cuda;
@@ -101,9 +101,9 @@ TEST_CASE("a stream that rejects a mark is not tried again and gives no error") 
   Marked on;
   int asked = 0;
   CudaApi failing = on.cuda;
-  failing.write_number = [&](CudaStreamHandle stream, void* place, std::uint64_t number) {
-    return ++asked > 2 ? 801 : on.cuda.write_number(stream, place, number);
-  };
+  replace(failing.write_number, [&](CudaStreamHandle stream, void* place, std::uint64_t number, unsigned flags) {
+    return ++asked > 2 ? 801 : on.cuda.write_number(stream, place, number, flags);
+  });
   GpuMarks marks(failing, *on.page, on.place);
   on.mark(marks, 1);
   CHECK(on.place.gpu_queued == 1);
@@ -150,10 +150,10 @@ TEST_CASE("the host sees when a collective begins and ends on the GPU") {
                         const std::shared_ptr<Store>& store) -> std::unique_ptr<Backend> {
     const auto libraries = gpu_libraries();
     if (options.rank == 0) {
-      libraries->cuda.query_event = [&, query = libraries->cuda.query_event](CudaEventHandle event) {
+      replace(libraries->cuda.query_event, [&, query = libraries->cuda.query_event](CudaEventHandle event) {
         ++queries;
         return query(event);
-      };
+      });
     }
     auto backend = std::make_unique<NcclBackend>(options, store, libraries);
     backend->mark_on(*page, page->groups[static_cast<std::size_t>(options.rank)]);

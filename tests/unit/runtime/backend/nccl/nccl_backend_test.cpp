@@ -48,18 +48,19 @@ TEST_CASE("a remote error of NCCL is a lost peer, and the communicator is aborte
   std::atomic<bool> broken = false;
   std::atomic<int> aborts = 0;
   std::atomic<int> ends = 0;
-  libraries->nccl.async_error = [&, real = libraries->nccl.async_error](NcclComm comm) {
-    return broken ? NcclResult::remote_error : real(comm);
-  };
-  libraries->nccl.abort = [&, real = libraries->nccl.abort](NcclComm comm) {
+  replace(libraries->nccl.get_async_error,
+          [&, real = libraries->nccl.get_async_error](NcclComm comm, NcclResult& state) {
+            return broken ? NcclResult::remote_error : real(comm, state);
+          });
+  replace(libraries->nccl.abort, [&, real = libraries->nccl.abort](NcclComm comm) {
     const NcclResult result = real(comm);
     ++aborts;
     return result;
-  };
-  libraries->nccl.finalize = [&](NcclComm) {
+  });
+  replace(libraries->nccl.finalize, [&](NcclComm) {
     ++ends;
     return NcclResult::success;
-  };
+  });
   std::vector<float> values(4, 1.0f);
   {
     const auto backend = alone(libraries);
@@ -74,7 +75,7 @@ TEST_CASE("a remote error of NCCL is a lost peer, and the communicator is aborte
 
 TEST_CASE("a first collective that fails or hangs suggests remedies") {
   const Libraries libraries = gpu_libraries();
-  libraries->nccl.all_reduce = [](auto...) { return NcclResult::system_error; };
+  replace(libraries->nccl.all_reduce, [](auto...) { return NcclResult::system_error; });
   const auto failed = ranks_over(libraries, 2).outcomes([](RankThreads::Rank& self) { self.group().barrier().wait(); });
   int errors = 0;
   for (const RankOutcome& outcome : failed) {
@@ -109,11 +110,11 @@ TEST_CASE("a later failure does not suggest remedies for the first collective") 
 
 TEST_CASE("GPUs that add incorrectly fail the trial collective") {
   const Libraries libraries = gpu_libraries();
-  libraries->nccl.all_reduce = [real = libraries->nccl.broadcast](const void* send, void* receive, std::size_t count,
-                                                                  NcclType type, NcclOp, NcclComm comm,
-                                                                  CudaStreamHandle stream) {
-    return real(send, receive, count, type, 0, comm, stream);
-  };
+  replace(libraries->nccl.all_reduce,
+          [real = libraries->nccl.broadcast](const void* send, void* receive, std::size_t count, NcclType type, NcclOp,
+                                             NcclComm comm, CudaStreamHandle stream) {
+            return real(send, receive, count, type, 0, comm, stream);
+          });
   std::atomic<int> errors = 0;
   ranks_over(libraries, 2).outcomes([&](RankThreads::Rank&) {});
   const auto store = make_memory_store(10s);
@@ -135,14 +136,15 @@ TEST_CASE("GPUs that add incorrectly fail the trial collective") {
 TEST_CASE("kernels are loaded before the first collective, while the GPU is idle") {
   const Libraries libraries = gpu_libraries();
   std::vector<std::string> calls;
-  libraries->cuda.load_module = [&, real = libraries->cuda.load_module](CudaModuleHandle& module, const char* text) {
-    calls.emplace_back("load");
-    return real(module, text);
-  };
-  libraries->nccl.all_reduce = [&, real = libraries->nccl.all_reduce](auto&&... arguments) {
+  replace(libraries->cuda.load_module,
+          [&, real = libraries->cuda.load_module](CudaModuleHandle& module, const char* text) {
+            calls.emplace_back("load");
+            return real(module, text);
+          });
+  replace(libraries->nccl.all_reduce, [&, real = libraries->nccl.all_reduce](auto&&... arguments) {
     calls.emplace_back("all_reduce");
     return real(arguments...);
-  };
+  });
   const auto backend = alone(libraries);
   backend->try_out(kPatience);
   CHECK(backend->gpu_math() != nullptr);
@@ -172,8 +174,8 @@ TEST_CASE("an operation that may need another NCCL algorithm does not count as c
 TEST_CASE("a GPU without room for staging is an error with the requested amount") {
   const Libraries libraries = gpu_libraries();
   const auto backend = alone(libraries);
-  libraries->nccl.allocate = nullptr;
-  libraries->cuda.allocate = [](void*&, std::size_t) { return 2; };
+  libraries->nccl.allocate = {};
+  replace(libraries->cuda.allocate, [](void*&, std::size_t) { return 2; });
   std::vector<float> values(100'000);
   expect_error(ErrorKind::unavailable,
                {"out of GPU memory: 782 KiB were requested on GPU 0 by rank 0", "CUDA_ERROR_OUT_OF_MEMORY"},
@@ -223,10 +225,10 @@ TEST_CASE("an abort from another thread ends an operation that waits for a rank"
 TEST_CASE("groups are split with NCCL, and ranks may stay out") {
   const Libraries libraries = gpu_libraries();
   std::atomic<int> ids = 0;
-  libraries->nccl.get_unique_id = [&, real = libraries->nccl.get_unique_id](NcclUniqueId& id) {
+  replace(libraries->nccl.get_unique_id, [&, real = libraries->nccl.get_unique_id](NcclUniqueId& id) {
     ++ids;
     return real(id);
-  };
+  });
   ranks_over(libraries, 4).all_succeed([&](RankThreads::Rank& self) {
     // Rank 3 is in no part, and the others are in reverse order.
     auto part = self.group().split(self.rank() == 3 ? -1 : 0, -self.rank());
@@ -243,7 +245,7 @@ TEST_CASE("groups are split with NCCL, and ranks may stay out") {
 
 TEST_CASE("groups are created anew if NCCL cannot split") {
   const Libraries libraries = gpu_libraries();
-  libraries->nccl.split = nullptr;
+  libraries->nccl.split = {};
   ranks_over(libraries, 2).all_succeed([&](RankThreads::Rank& self) {
     auto part = self.group().split(self.rank());
     std::vector<float> one = {1};
@@ -255,10 +257,10 @@ TEST_CASE("groups are created anew if NCCL cannot split") {
 TEST_CASE("memory is registered with NCCL only on request") {
   const Libraries libraries = gpu_libraries();
   int registered = 0;
-  libraries->nccl.register_buffer = [&registered](auto&&...) {
+  replace(libraries->nccl.register_buffer, [&registered](auto&&...) {
     ++registered;
     return NcclResult::success;
-  };
+  });
   const auto backend = alone(libraries);
   backend->try_out(kPatience);
   const auto memory = backend->allocate_on_gpu(1 << 20);
@@ -272,19 +274,20 @@ TEST_CASE("GPU memory of a group is zeroed, registered on request, and may outli
   const Libraries libraries = gpu_libraries();
   std::atomic<int> registered = 0;
   std::atomic<int> released = 0;
-  libraries->nccl.register_buffer = [&, real = libraries->nccl.register_buffer](NcclComm comm, void* memory,
-                                                                                std::size_t bytes, void*& handle) {
-    ++registered;
-    return real(comm, memory, bytes, handle);
-  };
-  libraries->nccl.deregister_buffer = [&, real = libraries->nccl.deregister_buffer](NcclComm comm, void* handle) {
-    --registered;
-    return real(comm, handle);
-  };
-  libraries->nccl.release = [&, real = libraries->nccl.release](void* memory) {
+  replace(libraries->nccl.register_buffer,
+          [&, real = libraries->nccl.register_buffer](NcclComm comm, void* memory, std::size_t bytes, void*& handle) {
+            ++registered;
+            return real(comm, memory, bytes, handle);
+          });
+  replace(libraries->nccl.deregister_buffer,
+          [&, real = libraries->nccl.deregister_buffer](NcclComm comm, void* handle) {
+            --registered;
+            return real(comm, handle);
+          });
+  replace(libraries->nccl.release, [&, real = libraries->nccl.release](void* memory) {
     ++released;
     return real(memory);
-  };
+  });
   Memory kept;
   const auto make = [&](const BackendOptions& options, const std::shared_ptr<Store>& store) {
     auto backend = std::make_unique<NcclBackend>(options, store, libraries);
@@ -314,8 +317,8 @@ TEST_CASE("GPU memory of a group is zeroed, registered on request, and may outli
 
 TEST_CASE("an old NCCL without an allocator uses CUDA's memory") {
   const Libraries libraries = gpu_libraries();
-  libraries->nccl.allocate = nullptr;
-  libraries->nccl.register_buffer = nullptr;
+  libraries->nccl.allocate = {};
+  libraries->nccl.register_buffer = {};
   const auto backend = alone(libraries);
   const auto memory = backend->allocate_on_gpu(16);
   backend->run(with_timeout(all_reduce({memory.get(), 4, DataType::f32, DeviceType::cuda})));
@@ -349,7 +352,7 @@ TEST_CASE("a NaN on a GPU makes the minimum and the maximum NaN") {
 TEST_CASE("a rank without kernels computes minima and maxima on the host together with the others") {
   const Libraries libraries = gpu_libraries();
   const Libraries without = gpu_libraries();
-  without->cuda.load_module = [](CudaModuleHandle&, const char*) { return 218; };
+  replace(without->cuda.load_module, [](CudaModuleHandle&, const char*) { return 218; });
   const auto make = [&](const BackendOptions& options, const std::shared_ptr<Store>& store) {
     return std::unique_ptr<Backend>(
         std::make_unique<NcclBackend>(options, store, options.rank == 1 ? without : libraries));
@@ -375,11 +378,11 @@ TEST_CASE("a rank without kernels computes minima and maxima on the host togethe
 TEST_CASE("memory that NCCL cannot allocate comes from CUDA") {
   const Libraries libraries = gpu_libraries();
   std::atomic<int> released = 0;
-  libraries->nccl.allocate = [](void*&, std::size_t) { return NcclResult::unhandled_cuda_error; };
-  libraries->cuda.release = [&, release = libraries->cuda.release](void* memory) {
+  replace(libraries->nccl.allocate, [](void*&, std::size_t) { return NcclResult::unhandled_cuda_error; });
+  replace(libraries->cuda.release, [&, release = libraries->cuda.release](void* memory) {
     ++released;
     return release(memory);
-  };
+  });
   const auto backend = alone(libraries);
   {
     const auto memory = backend->allocate_on_gpu(1 << 20);

@@ -93,16 +93,16 @@ TEST_CASE("groups are split for blocking and non-blocking communicators") {
 TEST_CASE("a rank that leaves does not delay the closing of blocking communicators") {
   const Libraries libraries = gpu_libraries();
   libraries->closing_limit = 500ms;
-  libraries->nccl.finalize = [](NcclComm) {
+  replace(libraries->nccl.finalize, [](NcclComm) {
     while (true) std::this_thread::sleep_for(1h);
     return NcclResult::success;
-  };
+  });
   // The thread of the abort may outlive the test.
   const auto aborts = std::make_shared<std::atomic<int>>(0);
-  libraries->nccl.abort = [aborts, real = libraries->nccl.abort](NcclComm comm) {
+  replace(libraries->nccl.abort, [aborts, real = libraries->nccl.abort](NcclComm comm) {
     ++*aborts;
     return real(comm);
-  };
+  });
   ranks_over(libraries, 1).all_succeed([](RankThreads::Rank& self) { self.group().barrier().wait(); });
   CHECK(eventually([&] { return *aborts == 1; }));
 }

@@ -37,14 +37,14 @@ struct Setup {
   Setup() {
     enter();
     nccl.get_unique_id(id);
-    nccl.abort = [counts = counts, real = nccl.abort](NcclComm comm) {
+    replace(nccl.abort, [counts = counts, real = nccl.abort](NcclComm comm) {
       ++counts->aborts;
       return real(comm);
-    };
-    nccl.destroy = [counts = counts, real = nccl.destroy](NcclComm comm) {
+    });
+    replace(nccl.destroy, [counts = counts, real = nccl.destroy](NcclComm comm) {
       ++counts->destroys;
       return real(comm);
-    };
+    });
   }
   // Makes the GPU current for the thread.
   static void enter() { gpu_libraries()->cuda.set_device(0); }
@@ -59,36 +59,35 @@ struct Setup {
 
 TEST_CASE("a communicator that NCCL refuses to create is not aborted") {
   Setup setup;
-  setup.nccl.init_rank = [](NcclComm&, int, const NcclUniqueId&, int, bool) {
-    return NcclResult::unhandled_cuda_error;
-  };
+  replace(setup.nccl.init_rank,
+          [](NcclComm&, int, NcclUniqueId, int, NcclConfig&) { return NcclResult::unhandled_cuda_error; });
   expect_error(ErrorKind::internal, {"cannot create their NCCL communicator"}, [&] { setup.communicator(); });
   CHECK(setup.counts->aborts == 0);
 }
 
 TEST_CASE("a communicator that fails during its creation is aborted") {
   Setup setup;
-  setup.nccl.async_error = [](NcclComm) { return NcclResult::remote_error; };
+  replace(setup.nccl.get_async_error, [](NcclComm, NcclResult&) { return NcclResult::remote_error; });
   expect_error(ErrorKind::peer_lost, {"that rank has exited"}, [&] { setup.communicator(); });
   CHECK(eventually([&] { return setup.counts->aborts == 1; }));
 }
 
 TEST_CASE("a timeout inside NCCL is a timeout") {
   Setup setup;
-  setup.nccl.async_error = [](NcclComm) { return NcclResult::timeout; };
+  replace(setup.nccl.get_async_error, [](NcclComm, NcclResult&) { return NcclResult::timeout; });
   expect_error(ErrorKind::timeout, {"NCCL:"}, [&] { setup.communicator(); });
 }
 
 TEST_CASE("a rank that is missing while NCCL connects gives a timeout") {
   Setup setup;
   setup.nccl.blocking = false;
-  setup.nccl.init_rank = [real = setup.nccl.init_rank](NcclComm& comm, int size, const NcclUniqueId& id, int rank,
-                                                       bool blocking) {
-    const NcclResult result = real(comm, size, id, rank, blocking);
-    // NCCL's thread sets the handle. Without it nothing can be aborted.
-    while (std::atomic_ref<NcclComm>(comm).load() == nullptr) std::this_thread::yield();
-    return result;
-  };
+  replace(setup.nccl.init_rank,
+          [real = setup.nccl.init_rank](NcclComm& comm, int size, NcclUniqueId id, int rank, NcclConfig& config) {
+            const NcclResult result = real(comm, size, id, rank, config);
+            // NCCL's thread sets the handle. Without it nothing can be aborted.
+            while (std::atomic_ref<NcclComm>(comm).load() == nullptr) std::this_thread::yield();
+            return result;
+          });
   expect_error(ErrorKind::timeout, {"a rank did not arrive within 20 ms"}, [&] { setup.communicator(2, 20ms); });
   CHECK(eventually([&] { return setup.counts->aborts == 1; }));
 }
@@ -148,7 +147,7 @@ TEST_CASE("a communicator that cannot be finalized in time is aborted instead of
   Setup setup;
   setup.nccl.blocking = false;
   const auto communicator = setup.communicator(1, kPatience, kShort);
-  setup.nccl.async_error = [](NcclComm) { return NcclResult::in_progress; };
+  replace(setup.nccl.get_async_error, [](NcclComm, NcclResult&) { return NcclResult::in_progress; });
   communicator->close();
   CHECK(eventually([&] { return communicator->has_ended(); }));
   CHECK(setup.counts->destroys == 0);
@@ -158,10 +157,10 @@ TEST_CASE("a communicator that cannot be finalized in time is aborted instead of
 TEST_CASE("an abort that hangs is abandoned after the limit") {
   Setup setup;
   auto may_end = std::make_shared<std::latch>(1);
-  setup.nccl.abort = [may_end](NcclComm) {
+  replace(setup.nccl.abort, [may_end](NcclComm) {
     may_end->wait();
     return NcclResult::success;
-  };
+  });
   const auto communicator = setup.communicator(1, kPatience, kShort);
   communicator->abort();
   CHECK_FALSE(communicator->has_ended());
@@ -171,11 +170,11 @@ TEST_CASE("an abort that hangs is abandoned after the limit") {
 TEST_CASE("a group of steps is ended although one of them fails") {
   Setup setup;
   int ends = 0;
-  setup.nccl.group_end = [&, real = setup.nccl.group_end] {
+  replace(setup.nccl.group_end, [&, real = setup.nccl.group_end] {
     ++ends;
     return real();
-  };
-  setup.nccl.broadcast = [](auto...) { return NcclResult::invalid_argument; };
+  });
+  replace(setup.nccl.broadcast, [](auto...) { return NcclResult::invalid_argument; });
   const auto communicator = setup.communicator();
   const NcclStep step{NcclFunction::broadcast};
   const NcclStep steps[] = {step, step};

@@ -25,10 +25,10 @@ namespace {
 // Returns libraries that count how often they are asked whether an event is done.
 Libraries libraries_that_count(std::atomic<int>& queries) {
   const Libraries libraries = gpu_libraries();
-  libraries->cuda.query_event = [&queries, real = libraries->cuda.query_event](CudaEventHandle event) {
+  replace(libraries->cuda.query_event, [&queries, real = libraries->cuda.query_event](CudaEventHandle event) {
     ++queries;
     return real(event);
-  };
+  });
   return libraries;
 }
 
@@ -158,10 +158,10 @@ TEST_CASE("a failure of an operation that only a stream waits for breaks the gro
 TEST_CASE("operations of a batch form one NCCL group") {
   const Libraries libraries = gpu_libraries();
   std::atomic<int> groups = 0;  // of both ranks
-  libraries->nccl.group_start = [&, real = libraries->nccl.group_start] {
+  replace(libraries->nccl.group_start, [&, real = libraries->nccl.group_start] {
     ++groups;
     return real();
-  };
+  });
   ranks_over(libraries, 2).all_succeed([&](RankThreads::Rank& self) {
     const GpuFloats a(self.group(), {1});
     const GpuFloats b(self.group(), {2});
@@ -207,10 +207,10 @@ TEST_CASE("small operations start far ahead of the GPU, and large ones less far"
   const std::size_t floats = GENERATE(std::size_t{1}, std::size_t{4} << 20);
   const Libraries libraries = gpu_libraries();
   std::atomic<int> begun = 0;
-  libraries->nccl.all_reduce = [&begun, real = libraries->nccl.all_reduce](auto&&... arguments) {
+  replace(libraries->nccl.all_reduce, [&begun, real = libraries->nccl.all_reduce](auto&&... arguments) {
     ++begun;
     return real(arguments...);
-  };
+  });
   ranks_over(libraries, 1).all_succeed([&](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), std::vector<float>(floats));
     ProgramStream stream(self.group());

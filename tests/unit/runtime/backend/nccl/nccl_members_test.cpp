@@ -53,10 +53,10 @@ TEST_CASE("a single fixed address for all communicators is rejected on every ran
   const NcclMembers members{rank, 2, 0, kPatience, kPatience, nullptr, &aborted, nullptr, nullptr};
   NcclApi nccl = gpu_libraries()->nccl;
   // NCCL may find the variable in its configuration file, which it reads at its first call.
-  nccl.get_unique_id = [](NcclUniqueId&) {
+  replace(nccl.get_unique_id, [](NcclUniqueId&) {
     ::setenv("NCCL_COMM_ID", "10.0.0.1:4000", 1);
     return NcclResult::success;
-  };
+  });
   if (rank == 1) ::setenv("NCCL_COMM_ID", "10.0.0.1:4000", 1);
   expect_error(ErrorKind::unavailable, {"NCCL_COMM_ID=10.0.0.1:4000", "Unset the variable"},
                [&] { agree_on_id(nccl, make_memory_store(kPatience), "id", members); });

@@ -119,9 +119,10 @@ TEST_CASE("a copy waits for its stream without a limit and ends when the group i
 TEST_CASE("a copy that an abort ends reports the failure that caused the abort") {
   const Libraries libraries = gpu_libraries();
   std::atomic<bool> fails = false;
-  libraries->nccl.async_error = [&, real = libraries->nccl.async_error](NcclComm comm) {
-    return fails ? NcclResult::system_error : real(comm);
-  };
+  replace(libraries->nccl.get_async_error,
+          [&, real = libraries->nccl.get_async_error](NcclComm comm, NcclResult& state) {
+            return fails ? NcclResult::system_error : real(comm, state);
+          });
   ranks_over(libraries, 1).all_succeed([&](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
     ProgramStream stream(self.group());
@@ -161,18 +162,19 @@ TEST_CASE("known operations on a GPU are not launched at the same time") {
   std::atomic<int> most = 0;
   thread_local bool is_launching = false;
   std::atomic<bool> watches = false;
-  libraries->nccl.all_reduce = [&, real = libraries->nccl.all_reduce](auto... arguments) {
+  replace(libraries->nccl.all_reduce, [&, real = libraries->nccl.all_reduce](auto... arguments) {
     if (watches) {
       is_launching = true;
       most = std::max<int>(most, ++launching);
     }
     return real(arguments...);
-  };
-  libraries->nccl.async_error = [&, real = libraries->nccl.async_error](NcclComm comm) {
-    const NcclResult state = real(comm);
-    if (state == NcclResult::success && std::exchange(is_launching, false)) --launching;
-    return state;
-  };
+  });
+  replace(libraries->nccl.get_async_error,
+          [&, real = libraries->nccl.get_async_error](NcclComm comm, NcclResult& state) {
+            const NcclResult result = real(comm, state);
+            if (state == NcclResult::success && std::exchange(is_launching, false)) --launching;
+            return result;
+          });
   ranks_over(libraries, 1).all_succeed([&](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
     auto other = self.group().split(0);
@@ -223,10 +225,10 @@ TEST_CASE("communicators that cannot be closed share one time limit") {
     }
     self.group().barrier().wait();
     if (self.rank() != 0) return;
-    libraries->nccl.destroy = [ending](NcclComm) {
+    replace(libraries->nccl.destroy, [ending](NcclComm) {
       ending.wait();
       return NcclResult::success;
-    };
+    });
     const auto begun = std::chrono::steady_clock::now();
     self.leaves();
     took = std::chrono::steady_clock::now() - begun;

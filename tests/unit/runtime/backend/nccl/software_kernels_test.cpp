@@ -55,8 +55,8 @@ struct Driver {
     REQUIRE(cuda.find_function(sum, module, "sum") == kCudaSuccess);
   }
   CudaStatus start(void* to, std::uint32_t shift, unsigned blocks, unsigned threads = 100) const {
-    const std::array parameters = {KernelParameter{&to, "u64"}, KernelParameter{&shift, "u32"}};
-    return cuda.launch(sum, blocks, threads, parameters, stream.handle());
+    std::array<void*, 2> parameters = {&to, &shift};
+    return cuda.launch_kernel(sum, blocks, 1, 1, threads, 1, 1, 0, stream.handle(), parameters.data(), nullptr);
   }
   // Returns the error of the kernel that runs, and repairs the device.
   std::string error() const {
@@ -118,8 +118,9 @@ TEST_CASE("a launch without blocks, with too many threads or with a missing para
   CHECK(driver.start(nullptr, 0, 0) == kInvalidValue);
   CHECK(driver.start(nullptr, 0, 1, 0) == kInvalidValue);
   CHECK(driver.start(nullptr, 0, 1, 1025) == kInvalidValue);
-  const std::array parameters = {KernelParameter{nullptr, "u64"}, KernelParameter{nullptr, "u32"}};
-  CHECK(driver.cuda.launch(driver.sum, 1, 1, parameters, driver.stream.handle()) == kInvalidValue);
+  std::array<void*, 2> parameters = {};
+  CHECK(driver.cuda.launch_kernel(driver.sum, 1, 1, 1, 1, 1, 1, 0, driver.stream.handle(), parameters.data(),
+                                  nullptr) == kInvalidValue);
 }
 
 TEST_CASE("text with an unknown instruction, register, label or parameter is not a module") {
