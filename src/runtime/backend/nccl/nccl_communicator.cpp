@@ -4,12 +4,14 @@
 #include <ddp/error.h>
 
 #include <algorithm>
-#include <atomic>
 #include <condition_variable>
+#include <cstdlib>
+#include <future>
 #include <map>
-#include <mutex>
 #include <optional>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/side_thread.h"
@@ -17,13 +19,9 @@
 #include "runtime/backend/nccl/nccl_errors.h"
 #include "runtime/backend/polling.h"
 #include "runtime/limits.h"
-#include "runtime/progress/state_gate.h"
 
 namespace ddp::internal {
 namespace {
-
-// The code polls this long for a communicator's change of state before it sleeps. These are not hot paths.
-constexpr std::chrono::milliseconds kConnectSpin{1};
 
 // Holds one element of the type, as NCCL reads it.
 union Scalar {
@@ -94,15 +92,6 @@ void leave_to_nccl(std::shared_ptr<NcclComm> handle) {
   left->push_back(std::move(handle));
 }
 
-// Runs a call of NCCL on a separate thread, which may be left behind.
-template <typename Function>
-auto on_own_thread(const NcclMembers& members, Function function) {
-  return base::on_side_thread([function = std::move(function), enter = members.enter] {
-    if (enter) enter();
-    return function();
-  });
-}
-
 struct LaunchOrder {
   std::mutex mutex;
   std::condition_variable ended;
@@ -144,10 +133,64 @@ class LaunchTurn {
   bool is_own_ = false;
 };
 
+constexpr std::chrono::seconds kStoreIsLate{1};  // normally the store answers within milliseconds
+
+// Runs a request on a separate thread, while this thread checks for lost ranks. If the store has died with a rank, the
+// request waits until the store's own timeout, so its thread is left behind. If the store fails, that error is reported
+// only if no rank is lost. A lost rank would be the reason.
+template <typename Request>
+auto check_members_during(const NcclMembers& members, Request request) {
+  auto result = base::on_side_thread(std::move(request));
+  const auto begun = std::chrono::steady_clock::now();
+  while (result.wait_for(limits::kStorePoll) != std::future_status::ready) {
+    members.check_members();
+    // The store is lost with the rank that serves it, which need not be a member.
+    const bool is_late = std::chrono::steady_clock::now() - begun > kStoreIsLate;
+    if (is_late && members.all_ranks) members.all_ranks->check();
+  }
+  try {
+    return result.get();
+  } catch (const Error&) {
+    members.wait_for_reason();
+    throw;
+  }
+}
+
+// With this variable NCCL gives every communicator the same address, where a rank 0 listens. A group has several
+// communicators, with different ranks, so they would find each other.
+void refuse_common_address() {
+  const char* address = std::getenv("NCCL_COMM_ID");  // NOLINT(concurrency-mt-unsafe)
+  if (address != nullptr) throw common_address_error(address);
+}
+
 }  // namespace
 
+NcclUniqueId agree_on_id(const NcclApi& nccl, const std::shared_ptr<Store>& store, const std::string& key,
+                         const NcclMembers& members) {
+  NcclUniqueId id{};
+  const NcclResult result = members.rank == 0 ? nccl.get_unique_id(id) : NcclResult::success;
+  // NCCL may have read the variable from its configuration file by now.
+  refuse_common_address();
+  if (members.rank == 0) {
+    if (result != NcclResult::success) throw no_unique_id_error(nccl.error_string(result), nccl.last_error());
+    check_members_during(members, [=] { store->set(key, std::string_view(id.data(), id.size())); });
+    return id;
+  }
+  // The code polls, because a wait in the store could not check for lost ranks.
+  const auto end = std::chrono::steady_clock::now() + members.timeout;
+  while (!check_members_during(members, [=] { return store->check({&key, 1}); })) {
+    members.check_members();
+    if (std::chrono::steady_clock::now() > end) throw late_id_error(members.timeout);
+    std::this_thread::sleep_for(limits::kStorePoll);
+  }
+  const std::string value = check_members_during(members, [=] { return store->get(key); });
+  if (value.size() != id.size()) throw other_id_error(value.size(), id.size());
+  std::copy(value.begin(), value.end(), id.begin());
+  return id;
+}
+
 NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& members, const NcclUniqueId& id)
-    : nccl_(nccl), members_(members) {
+    : NcclHandle(nccl, members) {
   // The thread of the call may outlive this object.
   const auto make = [nccl, made = made_, size = members.size, rank = members.rank, id] {
     return nccl.init(*made, size, id, rank, nccl.blocking);
@@ -160,7 +203,7 @@ NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& membe
 
 NcclCommunicator::NcclCommunicator(const NcclApi& nccl, const NcclMembers& members, NcclCommunicator& parent, int color,
                                    int key)
-    : nccl_(nccl), members_(members), blocks_(parent.blocks_.load()) {
+    : NcclHandle(nccl, members, parent.blocks_) {
   const std::lock_guard settled(parent.settling_);
   {
     const std::lock_guard lock(parent.mutex_);
@@ -203,7 +246,7 @@ template <typename Call>
 NcclResult NcclCommunicator::call(Call function, Launch launch, std::chrono::milliseconds timeout, const char* action,
                                   const char* late) {
   if (!blocks_ || launch == Launch::known) return function();
-  auto result = on_own_thread(members_, std::move(function));
+  auto result = on_own_thread(std::move(function));
   Polling polling(timeout, kConnectSpin);
   while (result.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
     members_.check_members();
@@ -239,30 +282,6 @@ void NcclCommunicator::start(std::span<const NcclStep> steps, CudaStreamHandle s
   settle(timeout, kStartAction, kNotTaking);
 }
 
-NcclComm NcclCommunicator::handle() const {
-  return ended_ || !made_ ? nullptr : std::atomic_ref<NcclComm>(*made_).load(std::memory_order_acquire);
-}
-
-// An abort must end the calls of a blocking communicator, so it does not wait for them.
-std::unique_lock<std::mutex> NcclCommunicator::lock_against_abort() {
-  return blocks_ ? std::unique_lock<std::mutex>() : std::unique_lock(mutex_);
-}
-
-NcclResult NcclCommunicator::state() {
-  const auto lock = lock_against_abort();
-  const std::lock_guard ending(ending_mutex_);
-  const NcclComm comm = handle();
-  if (comm == nullptr) return being_made_ ? NcclResult::in_progress : NcclResult::invalid_usage;
-  return nccl_.async_error(comm);
-}
-
-bool NcclCommunicator::settled() {
-  members_.check_members();
-  const NcclResult now = state();
-  if (is_failure(now)) throw_failure(now, now == NcclResult::remote_error ? kConnectionLostText : kRunAction);
-  return now == NcclResult::success;
-}
-
 void NcclCommunicator::settle(std::chrono::milliseconds timeout, const char* action, const char* late) {
   Polling polling(timeout, kConnectSpin);
   while (!settled()) {
@@ -286,72 +305,6 @@ bool NcclCommunicator::deregister_buffer(void* handle) {
   const std::lock_guard lock(mutex_);
   if (this->handle() != nullptr && handle != nullptr) nccl_.deregister_buffer(this->handle(), handle);
   return true;
-}
-
-void NcclCommunicator::begin_closing() {
-  const auto lock = lock_against_abort();
-  const NcclComm comm = handle();
-  if (comm == nullptr) return;
-  if (!blocks_) {
-    closing_ = nccl_.finalize(comm);
-    return;
-  }
-  finalizing_ = on_own_thread(members_, [finalize = nccl_.finalize, comm] { return finalize(comm); });
-}
-
-void NcclCommunicator::finish_closing(std::chrono::steady_clock::time_point until) {
-  if (finalizing_.valid()) {
-    closing_ = finalizing_.wait_until(until) == std::future_status::ready ? finalizing_.get() : NcclResult::in_progress;
-  }
-  const auto lock = lock_against_abort();
-  const NcclComm comm = handle();
-  if (comm == nullptr) return;
-  Polling polling(std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()), kConnectSpin);
-  while (closing_ == NcclResult::in_progress && polling.pause()) closing_ = nccl_.async_error(comm);
-  // If finalizing did not end, destroying would wait for the same thing without a limit.
-  if (closing_ != NcclResult::success) StateGate::of_process().before_abort();
-  end(closing_ == NcclResult::success ? nccl_.destroy : nccl_.abort);
-}
-
-void NcclCommunicator::abort() {
-  if (handle() != nullptr) StateGate::of_process().before_abort();
-  const auto lock = lock_against_abort();
-  if (handle() != nullptr) end(nccl_.abort);
-}
-
-// Runs the function on a separate thread, which holds everything that it needs if it is left behind. Whatever the
-// function returns, the communicator no longer exists afterwards.
-void NcclCommunicator::end(const NcclLocalCall<NcclComm>& function) {
-  const std::lock_guard ending(ending_mutex_);
-  const NcclComm comm = handle();
-  if (comm == nullptr) return;
-  ended_ = true;
-  try {
-    ending_ = on_own_thread(members_, [function, comm] { function(comm); });
-  } catch (const std::system_error&) {
-    // If no thread can be started, the communicator is left as it is.
-  }
-}
-
-bool NcclCommunicator::has_ended(std::chrono::steady_clock::time_point until) {
-  std::shared_future<void> ending;
-  {
-    const std::lock_guard lock(ending_mutex_);
-    ending = ending_;
-  }
-  return !ending.valid() || ending.wait_until(until) == std::future_status::ready;
-}
-
-NcclCommunicator::~NcclCommunicator() {
-  abort();
-}
-
-void NcclCommunicator::throw_failure(NcclResult failure, const char* action) const {
-  members_.wait_for_reason();
-  const ErrorKind kind = failure == NcclResult::remote_error ? ErrorKind::peer_lost
-                         : failure == NcclResult::timeout    ? ErrorKind::timeout
-                                                             : ErrorKind::internal;
-  throw nccl_error(kind, action, nccl_.error_string(failure), nccl_.last_error());
 }
 
 }  // namespace ddp::internal

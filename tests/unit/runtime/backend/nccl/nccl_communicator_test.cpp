@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
-#include <latch>
 #include <thread>
 #include <vector>
 
@@ -14,6 +13,8 @@
 #include "support/deadline.h"
 #include "support/expect_error.h"
 #include "support/gpu_libraries.h"
+#include "support/nccl_setup.h"
+#include "support/node_groups.h"
 
 using namespace std::chrono_literals;
 using namespace ddp;
@@ -22,43 +23,52 @@ using namespace ddp::test;
 
 namespace {
 
-// Holds one rank, and counts what it does to its communicator.
-struct Setup {
-  NcclApi nccl = gpu_libraries()->nccl;
-  NcclUniqueId id{};
-  std::atomic<bool> aborted = false;
-  // These counts are shared with threads that are left behind.
-  struct Counts {
-    std::atomic<int> aborts = 0;
-    std::atomic<int> destroys = 0;
-  };
-  std::shared_ptr<Counts> counts = std::make_shared<Counts>();
-
-  Setup() {
-    enter();
-    nccl.get_unique_id(id);
-    replace(nccl.abort, [counts = counts, real = nccl.abort](NcclComm comm) {
-      ++counts->aborts;
-      return real(comm);
-    });
-    replace(nccl.destroy, [counts = counts, real = nccl.destroy](NcclComm comm) {
-      ++counts->destroys;
-      return real(comm);
-    });
+// Simulates the store of a rank that has ended: a request returns only when the caller no longer needs it.
+class LostStore : public Store {
+ public:
+  void set(const std::string&, std::string_view) override {}
+  std::string get(const std::string&) override { return ""; }
+  std::int64_t add(const std::string&, std::int64_t) override { return 0; }
+  std::string compare_set(const std::string&, std::string_view, std::string_view) override { return ""; }
+  bool check(std::span<const std::string>) override {
+    std::this_thread::sleep_for(10s);
+    return false;
   }
-  // Makes the GPU current for the thread.
-  static void enter() { gpu_libraries()->cuda.set_device(0); }
-  std::unique_ptr<NcclCommunicator> communicator(int size = 1, std::chrono::milliseconds limit = kPatience,
-                                                 std::chrono::milliseconds closing = kPatience) {
-    return std::make_unique<NcclCommunicator>(
-        nccl, NcclMembers{0, size, 0, limit, closing, enter, &aborted, nullptr, nullptr}, id);
-  }
+  bool delete_key(const std::string&) override { return false; }
 };
 
 }  // namespace
 
+TEST_CASE("a store lost together with a rank that is no member does not block the members") {
+  std::atomic<bool> aborted = false;
+  const auto groups = meet_on_one_node(3);
+  const auto member = std::make_shared<PeerWatch>(groups[0], Operation::recv, 1);
+  const auto all = std::make_shared<PeerWatch>(groups[0]);
+  groups[2]->say_failed();
+  expect_error(ErrorKind::peer_lost, {"rank 2 has exited or failed"}, [&] {
+    agree_on_id(gpu_libraries()->nccl, std::make_shared<LostStore>(), "id",
+                NcclMembers{1, 2, 0, kPatience, kPatience, nullptr, &aborted, member, all});
+  });
+}
+
+TEST_CASE("a single fixed address for all communicators is rejected on every rank") {
+  const int rank = GENERATE(0, 1);
+  std::atomic<bool> aborted = false;
+  const NcclMembers members{rank, 2, 0, kPatience, kPatience, nullptr, &aborted, nullptr, nullptr};
+  NcclApi nccl = gpu_libraries()->nccl;
+  // NCCL may find the variable in its configuration file, which it reads at its first call.
+  replace(nccl.get_unique_id, [](NcclUniqueId&) {
+    ::setenv("NCCL_COMM_ID", "10.0.0.1:4000", 1);
+    return NcclResult::success;
+  });
+  if (rank == 1) ::setenv("NCCL_COMM_ID", "10.0.0.1:4000", 1);
+  expect_error(ErrorKind::unavailable, {"NCCL_COMM_ID=10.0.0.1:4000", "Unset the variable"},
+               [&] { agree_on_id(nccl, make_memory_store(kPatience), "id", members); });
+  ::unsetenv("NCCL_COMM_ID");
+}
+
 TEST_CASE("a communicator that NCCL refuses to create is not aborted") {
-  Setup setup;
+  NcclSetup setup;
   replace(setup.nccl.init_rank,
           [](NcclComm&, int, NcclUniqueId, int, NcclConfig&) { return NcclResult::unhandled_cuda_error; });
   expect_error(ErrorKind::internal, {"cannot create their NCCL communicator"}, [&] { setup.communicator(); });
@@ -66,20 +76,20 @@ TEST_CASE("a communicator that NCCL refuses to create is not aborted") {
 }
 
 TEST_CASE("a communicator that fails during its creation is aborted") {
-  Setup setup;
+  NcclSetup setup;
   replace(setup.nccl.get_async_error, [](NcclComm, NcclResult&) { return NcclResult::remote_error; });
   expect_error(ErrorKind::peer_lost, {"that rank has exited"}, [&] { setup.communicator(); });
   CHECK(eventually([&] { return setup.counts->aborts == 1; }));
 }
 
 TEST_CASE("a timeout inside NCCL is a timeout") {
-  Setup setup;
+  NcclSetup setup;
   replace(setup.nccl.get_async_error, [](NcclComm, NcclResult&) { return NcclResult::timeout; });
   expect_error(ErrorKind::timeout, {"NCCL:"}, [&] { setup.communicator(); });
 }
 
 TEST_CASE("a rank that is missing while NCCL connects gives a timeout") {
-  Setup setup;
+  NcclSetup setup;
   setup.nccl.blocking = false;
   replace(setup.nccl.init_rank,
           [real = setup.nccl.init_rank](NcclComm& comm, int size, NcclUniqueId id, int rank, NcclConfig& config) {
@@ -93,7 +103,7 @@ TEST_CASE("a rank that is missing while NCCL connects gives a timeout") {
 }
 
 TEST_CASE("the creation of a communicator is given up when the group is aborted") {
-  Setup setup;
+  NcclSetup setup;
   std::thread control([&] {
     std::this_thread::sleep_for(20ms);
     setup.aborted = true;
@@ -117,58 +127,20 @@ TEST_CASE("abandoned threads do not call NCCL while the process exits", "[alone]
             if (!is_failure(gpu_libraries()->nccl.get_unique_id(*std::make_unique<NcclUniqueId>()))) std::_Exit(3);
           }) == 0);
   const NcclApi nccl = gpu_libraries()->nccl;
-  Setup::enter();
+  NcclSetup::enter();
   void* memory = nullptr;
   REQUIRE(nccl.allocate(memory, 1) == NcclResult::success);
   CHECK(nccl.release(memory) == NcclResult::success);
   std::thread([nccl] {
-    Setup::enter();
+    NcclSetup::enter();
     for (void* block = nullptr;;) {
       if (nccl.allocate(block, 1) == NcclResult::success) nccl.release(block);
     }
   }).detach();
 }
 
-TEST_CASE("a closed communicator is finalized and then destroyed") {
-  Setup setup;
-  {
-    const auto communicator = setup.communicator();
-    CHECK(communicator->settled());
-    communicator->close();
-    CHECK(communicator->has_ended());
-  }
-  CHECK(setup.counts->destroys == 1);
-  CHECK(setup.counts->aborts == 0);
-}
-
-constexpr auto kShort = 500ms;  // the time of a wait that fails
-
-TEST_CASE("a communicator that cannot be finalized in time is aborted instead of destroyed") {
-  Setup setup;
-  setup.nccl.blocking = false;
-  const auto communicator = setup.communicator(1, kPatience, kShort);
-  replace(setup.nccl.get_async_error, [](NcclComm, NcclResult&) { return NcclResult::in_progress; });
-  communicator->close();
-  CHECK(eventually([&] { return communicator->has_ended(); }));
-  CHECK(setup.counts->destroys == 0);
-  CHECK(setup.counts->aborts == 1);
-}
-
-TEST_CASE("an abort that hangs is abandoned after the limit") {
-  Setup setup;
-  auto may_end = std::make_shared<std::latch>(1);
-  replace(setup.nccl.abort, [may_end](NcclComm) {
-    may_end->wait();
-    return NcclResult::success;
-  });
-  const auto communicator = setup.communicator(1, kPatience, kShort);
-  communicator->abort();
-  CHECK_FALSE(communicator->has_ended());
-  may_end->count_down();
-}
-
 TEST_CASE("a group of steps is ended although one of them fails") {
-  Setup setup;
+  NcclSetup setup;
   int ends = 0;
   replace(setup.nccl.group_end, [&, real = setup.nccl.group_end] {
     ++ends;
@@ -185,7 +157,7 @@ TEST_CASE("a group of steps is ended although one of them fails") {
 // ReduceOp promises that a NaN stays, so the runtime reduces integers instead (reduces_in_order()).
 TEST_CASE("NCCL's minimum and maximum of floating-point values ignore a NaN") {
   if (on_real_gpu()) return;  // each rank needs a GPU
-  Setup setup;
+  NcclSetup setup;
   const auto largest = [&](auto nan, auto number, NcclType type) {
     const CudaApi cuda = gpu_libraries()->cuda;
     std::array<decltype(nan), 2> results{nan, nan};
