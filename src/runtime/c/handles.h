@@ -97,6 +97,9 @@ struct Handles {
 
 // Returns the handles of the process. C programs have no object that could hold them. The handles are never destroyed,
 // so that a program that exits without ddp_group_destroy() does not wait for other ranks.
-Handles& handles();
+inline Handles& handles() {
+  static Handles& all = *std::make_unique<Handles>().release();
+  return all;
+}
 
 }  // namespace ddp::internal

@@ -21,7 +21,12 @@ class CalledFrom {
   static CallSite outermost(CallSite inner) { return place().line == 0 ? inner : place(); }
 
  private:
-  static CallSite& place();
+  // The place is stored per thread, because a communication hook of the program calls the group itself and has no
+  // parameter for the place.
+  static CallSite& place() {
+    thread_local CallSite place;
+    return place;
+  }
 
   const CallSite before_;
 };

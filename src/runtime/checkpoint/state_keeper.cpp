@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <functional>
@@ -22,7 +24,6 @@
 #include "base/hash.h"
 #include "base/side_thread.h"
 #include "runtime/checkpoint/gpu_state.h"
-#include "runtime/checkpoint/image_interval.h"
 #include "runtime/checkpoint/kept_state.h"
 #include "runtime/group/group_core.h"
 #include "runtime/limits.h"
@@ -76,7 +77,24 @@ std::vector<std::byte> part_on_host(std::span<const TensorShard> tensors) {
   return result;
 }
 
+// Of ImageInterval, in steps
+constexpr std::int64_t kFirstReview = 32;
+constexpr std::int64_t kReviewStep = 16;
+constexpr double kLongest = 1 << 30;
+
 }  // namespace
+
+bool ImageInterval::is_reviewed(std::int64_t steps) const {
+  const bool is_after_image = is_due(steps) && steps % kReviewStep == 0;
+  return share_ > 0 && steps >= kFirstReview &&
+         (is_after_image || std::has_single_bit(static_cast<std::uint64_t>(steps)));
+}
+
+void ImageInterval::agree(double copy, double step, double disk) {
+  if (!(copy > 0 || disk > 0) || !(step > 0)) return;
+  const double needed = std::clamp(std::ceil(std::max(copy / (share_ * step), disk / step)), 1.0, kLongest);
+  every_ = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(needed)));
+}
 
 // The thread and the process's gate share it with the keeper, because the thread waits until the process ends.
 class StateKeeper::Core : public std::enable_shared_from_this<StateKeeper::Core> {

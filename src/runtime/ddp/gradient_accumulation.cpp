@@ -1,4 +1,3 @@
-#include <ddp/error.h>
 #include <ddp/gradient_accumulation.h>
 
 #include <string>
@@ -21,8 +20,7 @@ NoSync::~NoSync() {
 Accumulation::Accumulation(const DistributedDataParallel& data_parallel, std::int64_t micro_steps)
     : data_parallel_(data_parallel), micro_steps_(micro_steps) {
   if (micro_steps < 1) {
-    throw Error(ErrorKind::invalid_argument,
-                "accumulate: an accumulation window needs 1 micro-step or more, not " + std::to_string(micro_steps));
+    refuse("accumulate: an accumulation window needs 1 micro-step or more, not " + std::to_string(micro_steps));
   }
   data_parallel.engine().begin_accumulation();
 }
@@ -34,9 +32,7 @@ Accumulation::~Accumulation() {
 void Accumulation::begin(bool is_last) {
   data_parallel_.engine().require_compatible(Feature::open_window);
   if (data_parallel_.engine().step_began()) {
-    throw Error(
-        ErrorKind::invalid_argument,
-        "Accumulation::begin: gradients were marked since the last finish(). Call finish() after each backward.");
+    refuse("Accumulation::begin: gradients were marked since the last finish(). Call finish() after each backward.");
   }
   if (is_open_) {
     const bool was_carried_out = data_parallel_.engine().finished_steps() != finished_before_;
@@ -53,7 +49,7 @@ void Accumulation::begin(bool is_last) {
 
 bool Accumulation::finish(CallSite site) {
   const CalledFrom here(site);
-  if (done_ == 0) throw Error(ErrorKind::invalid_argument, "Accumulation::finish: no micro-step; call begin() first");
+  if (done_ == 0) refuse("Accumulation::finish: no micro-step; call begin() first");
   if (data_parallel_.engine().finished_steps() == finished_before_) data_parallel_.finish();
   is_open_ = false;
   if (synchronizes_) end_window();

@@ -71,11 +71,10 @@ Join::Round Join::announce(Turn turn, std::int64_t window_steps) {
 
 void Join::begin_step(CallSite site) {
   const CalledFrom here(site);
-  if (ended_) throw Error(ErrorKind::invalid_argument, "Join::begin_step: called after finish()");
+  if (ended_) refuse("Join::begin_step: called after finish()");
   data_parallel_.engine().require_compatible(Feature::joined_step);
   if (data_parallel_.engine().step_began()) {
-    throw Error(ErrorKind::invalid_argument,
-                "Join::begin_step: gradients of this step were marked ready. Call it before backward.");
+    refuse("Join::begin_step: gradients of this step were marked ready. Call it before backward.");
   }
   const Turn turn = data_parallel_.synchronizes() ? Turn::synchronised : Turn::local;
   announce(turn, turn == Turn::synchronised ? data_parallel_.engine().mode().window.steps : 0);

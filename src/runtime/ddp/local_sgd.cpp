@@ -1,4 +1,3 @@
-#include <ddp/error.h>
 #include <ddp/local_sgd.h>
 
 #include <string>
@@ -14,9 +13,8 @@ using namespace internal;
 LocalSgd::LocalSgd(const DistributedDataParallel& data_parallel, LocalSgdOptions options)
     : data_parallel_(data_parallel), options_(options) {
   if (options.period < 1 || options.warmup_steps < 0) {
-    throw Error(ErrorKind::invalid_argument, "LocalSgd: period must be 1 or more (" + std::to_string(options.period) +
-                                                 "), warmup_steps 0 or more (" + std::to_string(options.warmup_steps) +
-                                                 ")");
+    refuse("LocalSgd: period must be 1 or more (" + std::to_string(options.period) + "), warmup_steps 0 or more (" +
+           std::to_string(options.warmup_steps) + ")");
   }
   data_parallel.engine().require_compatible(Feature::local_sgd);
   follow();

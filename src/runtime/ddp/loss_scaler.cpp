@@ -1,4 +1,3 @@
-#include <ddp/error.h>
 #include <ddp/loss_scaler.h>
 
 #include <algorithm>
@@ -22,16 +21,15 @@ LossScaler::LossScaler(LossScalerOptions options) : options_(options), state_{op
       options.growth_interval >= 1) {
     return;
   }
-  throw Error(ErrorKind::invalid_argument,
-              "LossScaler: scale must be more than 0, growth 1 or more, backoff between 0 and 1, and growth_interval 1 "
-              "or more");
+  refuse(
+      "LossScaler: scale must be more than 0, growth 1 or more, backoff between 0 and 1, and growth_interval 1 "
+      "or more");
 }
 
 bool LossScaler::unscale(Optimizer& optimizer, CallSite site) {
   const CalledFrom here(site);
   if (optimizer.gradients_are_scaled()) {
-    throw Error(ErrorKind::invalid_argument,
-                "LossScaler::unscale: already called in this step. Call it once, between finish() and step()");
+    refuse("LossScaler::unscale: already called in this step. Call it once, between finish() and step()");
   }
   const double factor = adapt(optimizer.data_parallel());
   if (factor != 0) optimizer.scale_next_gradients(factor);
@@ -42,9 +40,9 @@ bool LossScaler::unscale(const DistributedDataParallel& data_parallel, CallSite 
   const CalledFrom here(site);
   for (const Tensor& parameter : data_parallel.parameters()) {
     if (parameter.data.type != DataType::f16) continue;
-    throw Error(ErrorKind::invalid_argument, "LossScaler::unscale: the gradient of '" + parameter.name +
-                                                 "' is f16, in which small values vanish when they are divided. Pass "
-                                                 "the Optimizer instead, which divides in f32");
+    refuse("LossScaler::unscale: the gradient of '" + parameter.name +
+           "' is f16, in which small values vanish when they are divided. Pass "
+           "the Optimizer instead, which divides in f32");
   }
   const double factor = adapt(data_parallel);
   if (factor != 0) data_parallel.scale_gradients(factor);

@@ -1,4 +1,3 @@
-#include <ddp/error.h>
 #include <ddp/optimizer.h>
 
 #include <algorithm>
@@ -34,7 +33,7 @@ class Optimizer::Implementation {
         steps(data_parallel.parameters().size()),
         stepped_in(data_parallel.parameters().size(), -1) {
     const std::string fault = find_fault(options);
-    if (!fault.empty()) throw Error(ErrorKind::invalid_argument, "Optimizer: " + fault);
+    if (!fault.empty()) refuse("Optimizer: " + fault);
     for (const ParameterPiece& piece : data_parallel.owned()) {
       const DataType type = piece.values.type;
       State state{piece, {}, {}};
@@ -126,10 +125,10 @@ class Optimizer::Implementation {
   };
 
   [[noreturn]] void refuse_again(std::size_t index) const {
-    throw Error(ErrorKind::invalid_argument, "Optimizer::step: '" + data_parallel.parameters()[index].name +
-                                                 "' was updated by step(" + std::to_string(index) +
-                                                 ") in this step. Call step(index) once for each parameter, or step() "
-                                                 "once for all.");
+    refuse("Optimizer::step: '" + data_parallel.parameters()[index].name + "' was updated by step(" +
+           std::to_string(index) +
+           ") in this step. Call step(index) once for each parameter, or step() "
+           "once for all.");
   }
 
   // The program may compute on another stream than before.
@@ -209,7 +208,7 @@ void Optimizer::set_learning_rate(double learning_rate) {
   Options changed = implementation_->options;
   std::visit([&](auto& chosen) { chosen.learning_rate = learning_rate; }, changed);
   const std::string fault = find_fault(changed);
-  if (!fault.empty()) throw Error(ErrorKind::invalid_argument, "Optimizer::set_learning_rate: " + fault);
+  if (!fault.empty()) refuse("Optimizer::set_learning_rate: " + fault);
   implementation_->rate = {learning_rate};
 }
 

@@ -1,4 +1,4 @@
-// init() makes a connected group from an environment:
+// init() makes a connected group from an environment. run_ranks() does so for the ranks of one process.
 //
 //   environment ─▶ store ─▶ every rank's offer ─▶ choice (pure, the same everywhere) ─▶ ranks of this node ─▶
 //   backend
@@ -10,17 +10,19 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <map>
 #include <random>
+#include <thread>
 
 #include "base/hash.h"
 #include "base/text.h"
 #include "runtime/backend/backend_choice.h"
 #include "runtime/backend/backends.h"
 #include "runtime/backend/plugin.h"
+#include "runtime/group/fault_injector.h"
 #include "runtime/group/group_core.h"
-#include "runtime/init/process_context.h"
-#include "runtime/init/reach_store.h"
+#include "runtime/init/init_method.h"
 #include "runtime/limits.h"
 #include "runtime/peers/node_group.h"
 #include "runtime/peers/wait_for_ranks.h"
@@ -34,6 +36,25 @@ namespace ddp {
 using namespace internal;
 
 namespace {
+
+FaultInjector faults_of_environment() {
+  const char* text = std::getenv(wire::env::kInject);      // NOLINT(concurrency-mt-unsafe)
+  const char* attempt = std::getenv(wire::env::kAttempt);  // NOLINT(concurrency-mt-unsafe)
+  const auto faults = wire::parse_faults(text == nullptr ? "" : text);
+  if (!faults) {
+    throw Error(ErrorKind::invalid_argument, std::string(wire::env::kInject) + ": " + faults.error().message);
+  }
+  const auto number = base::parse_integer(attempt == nullptr ? "0" : attempt, 0, 1 << 30);
+  return {faults.value(), static_cast<int>(number.value_or(0))};
+}
+
+// Returns the status page that DDP_PAGE_FD names and the faults that DDP_INJECT requests. Every call returns the same
+// context, because a fault counts the calls of all groups, including the groups of a second init(). Throws
+// invalid_argument if DDP_INJECT is no list of faults.
+ProcessContext process_context() {
+  static FaultInjector faults = faults_of_environment();
+  return {process_page(), process_ring(), &faults};
+}
 
 // Gives the group its own view of the store, because a program may call init() again, on all ranks equally often.
 void enter_store(const std::shared_ptr<Store>& store, const StartEnvironment& environment, GroupDescription& group) {
@@ -84,11 +105,12 @@ Probed probe_backends(const std::string& requested, const BackendOptions& option
   return probed;
 }
 
-BackendFactory factory_of(const std::string& name, const Probed& probed) {
+// Returns null if the backend is a plug-in.
+BackendFactory factory_of(const std::string& name) {
   if (name == "cpu") return make_cpu_backend;
   if (name == "gloo") return make_gloo_backend;
   if (name == "nccl") return make_nccl_backend;
-  return probed.plugins.at(name)->create;
+  return nullptr;
 }
 
 // Writes the line in one write, so that lines of other ranks or of the program do not cut it in two.
@@ -160,7 +182,8 @@ ProcessGroup connect(const InitOptions& options, const InitMethod& method, const
   while (true) {
     const BackendChoice choice = choose_backend(offers);
     group.backend_reason = choice.reason;
-    group.make_backend = factory_of(choice.name, probed);
+    group.make_backend = factory_of(choice.name);
+    if (!group.make_backend) group.make_backend = probed.plugins.at(choice.name)->create;
     std::unique_ptr<GroupCore> core;
     enter_phase(Phase::communicator);
     const bool has_substitute = choice.name != base::split(requested, ',').back() && !requested.empty();
@@ -180,6 +203,17 @@ void show_lines_at_once() {
   if (launched) std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
 }
 
+// Returns whether a failure only reports the failure of another rank.
+bool is_consequence(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    return error.kind() == ErrorKind::peer_lost || error.kind() == ErrorKind::aborted;
+  } catch (...) {
+    return false;
+  }
+}
+
 }  // namespace
 
 ProcessGroup init(const InitOptions& options) {
@@ -197,6 +231,42 @@ ProcessGroup init(const InitOptions& options) {
     record_error(error.kind(), error.what());
     throw;
   }
+}
+
+void run_ranks(int ranks, const std::function<void(ProcessGroup& group)>& rank, const RunRanksOptions& options) {
+  if (ranks < 1) throw Error(ErrorKind::invalid_argument, "run_ranks: " + std::to_string(ranks) + " ranks");
+  const BackendFactory factory = factory_of(options.backend);
+  if (!factory) {
+    throw Error(ErrorKind::invalid_argument, "run_ranks: backend '" + options.backend +
+                                                 "' does not support ranks of one process. Use cpu, gloo or nccl");
+  }
+  const ProbeResult found = options.backend == "nccl" ? probe_nccl({}) : ProbeResult();
+  if (!found.obstacle.empty()) throw Error(ErrorKind::unavailable, "run_ranks: " + found.obstacle);
+  const ProcessContext process = process_context();
+  const auto store = make_memory_store(options.timeout);
+  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int number = 0; number < ranks; ++number) {
+    threads.emplace_back([&, number] {
+      try {
+        GroupDescription description{
+            "world", {number, ranks, number, options.timeout}, store, factory, "ranks of one process"};
+        // One status page cannot show several ranks.
+        description.is_shown = false;
+        description.process = process;
+        ProcessGroup group(GroupCore::open(std::move(description)));
+        rank(group);
+      } catch (...) {
+        failures[static_cast<std::size_t>(number)] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::exception_ptr first;
+  for (const std::exception_ptr& failure : failures) {
+    if (failure && (!first || (is_consequence(first) && !is_consequence(failure)))) first = failure;
+  }
+  if (first) std::rethrow_exception(first);
 }
 
 }  // namespace ddp

@@ -1,7 +1,11 @@
-// Parses the text of InitOptions::init_method. The functions are pure.
+// Parses the text of InitOptions::init_method, and reaches the store that it names.
 #pragma once
 
+#include <ddp/store.h>
+
+#include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -28,5 +32,15 @@ InitMethod parse_init_method(const std::string& text);
 // together.
 StartEnvironment with_ranks(const InitMethod& method, std::optional<int> rank, std::optional<int> world_size,
                             StartEnvironment environment);
+
+// Provides the store of the method. Rank 0 serves it if no launcher does. A store that an earlier run has left is
+// refused. If no address is named, the ranks of mpirun exchange one through MPI.
+std::shared_ptr<Store> reach_store(const InitMethod& method, const StartEnvironment& environment,
+                                   std::chrono::milliseconds timeout);
+
+// Returns when all ranks of this run, and no process of another run, have joined the store in the file `path`.
+// Otherwise it throws `mismatch` on every rank. `process` differs between processes.
+void meet_in_file(Store& store, const std::string& path, const StartEnvironment& environment,
+                  const std::string& process);
 
 }  // namespace ddp::internal

@@ -3,7 +3,7 @@
 //
 //   eager   Small collectives take it. Data go into the staging buffer before the ranks arrive for the first time. The
 //           other ranks need nothing else of this rank, so begin() does it. A rank whose data all ranks have mapped
-//           does not copy them, except the smallest ones, and the near path follows (small_path.h).
+//           does not copy them, except the smallest ones, and the near path follows (near_memory.h).
 //   near    All ranks have mapped the data of every rank that gives data. One round reports where the data are, and one
 //           reports that they have been read. A reduction is divided: each rank reduces its part of all buffers, into
 //           all of them.
@@ -23,7 +23,6 @@
 #include "runtime/backend/backends.h"
 #include "runtime/backend/cpu/near_memory.h"
 #include "runtime/backend/cpu/rounds.h"
-#include "runtime/backend/cpu/small_path.h"
 #include "runtime/backend/cpu/staged.h"
 #include "runtime/call/transfer_plan.h"
 #include "runtime/peers/mismatch_check.h"
@@ -167,7 +166,7 @@ class CpuBackend : public Backend {
     return call.operation == Operation::barrier || (most > 0 && staged_bytes(call) <= most);
   }
 
-  // Returns the size that decides the path of the collective (small_path.h).
+  // Returns the size that decides the path of the collective (near_memory.h).
   std::size_t staged_bytes(const Call& call) const {
     if (call.operation == Operation::reduce_scatter) return call.input.bytes();
     std::size_t largest = call.operation == Operation::all_gather ? 0 : call.output.bytes();

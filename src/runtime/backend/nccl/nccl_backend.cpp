@@ -8,17 +8,20 @@
 #include <mutex>
 #include <vector>
 
+#include "base/host_name.h"
+#include "runtime/backend/backends.h"
 #include "runtime/backend/nccl/cuda_resources.h"
 #include "runtime/backend/nccl/cuda_side_stream.h"
 #include "runtime/backend/nccl/device_choice.h"
 #include "runtime/backend/nccl/gpu_kernels.h"
 #include "runtime/backend/nccl/nccl_errors.h"
-#include "runtime/backend/nccl/reduction_on_host.h"
 #include "runtime/backend/nccl/what_to_try.h"
 #include "runtime/limits.h"
 #include "runtime/peers/node_group.h"
 #include "runtime/peers/peer_watch.h"
 #include "runtime/progress/state_gate.h"
+#include "runtime/reduction/ordered.h"
+#include "runtime/reduction/reduction.h"
 #include "wire/worker_env.h"
 
 namespace ddp::internal {
@@ -55,14 +58,14 @@ HeapTask registration(const std::weak_ptr<NcclLane>& lane, void* memory, std::si
 }  // namespace
 
 NcclBackend::NcclBackend(const BackendOptions& options, std::shared_ptr<Store> store,
-                         std::shared_ptr<const Libraries> libraries)
+                         std::shared_ptr<const GpuLibraries> libraries)
     : NcclBackend(options, std::move(store), libraries, choose_device(libraries->cuda, options.local_rank)) {
   const GpuScope scope(cuda_, device_);
   collectives_ = make_lane("nccl/id", members(options_.rank, options_.size), Operation::all_reduce);
 }
 
 NcclBackend::NcclBackend(const BackendOptions& options, std::shared_ptr<Store> store,
-                         std::shared_ptr<const Libraries> libraries, int device)
+                         std::shared_ptr<const GpuLibraries> libraries, int device)
     : options_(options),
       store_(std::move(store)),
       libraries_(std::move(libraries)),
@@ -189,10 +192,60 @@ void NcclBackend::run(const Call& call) {
     if (runs_on_gpu(call)) {
       made_lane_of(call).run(call);
     } else {
-      ReductionOnHost{*this, *collectives_, *heap_, options_.rank, options_.size}.run(call);
+      if (call.stream) heap_->events().finish(call.stream.handle(), call.timeout);
+      reduces_in_order(call) ? reduce_in_order_on_host(call) : reduce_all_on_host(call);
     }
   });
   if (!is_transfer(call.operation)) has_worked_ = true;
+}
+
+// Every rank gathers the data of all ranks and reduces the part that it needs.
+void NcclBackend::reduce_all_on_host(const Call& call) {
+  const int size = options_.size;
+  std::vector<ConstBuffer> inputs = {call.input};
+  std::size_t own_bytes = 0;
+  std::size_t first = 0;  // offset in bytes of this rank's part
+  if (call.operation == Operation::reduce_scatter) {
+    inputs.clear();
+    for (int other = 0; other < size; ++other) inputs.push_back(input_part(call, other, size));
+    for (int other = 0; other < options_.rank; ++other) first += inputs[static_cast<std::size_t>(other)].bytes();
+  }
+  for (const ConstBuffer& input : inputs) own_bytes += input.bytes();
+  std::vector<std::byte> own(own_bytes);
+  std::byte* end = own.data();
+  for (const ConstBuffer& input : inputs) {
+    copy({end, input.count, input.type}, input, {});
+    end += input.bytes();
+  }
+  std::vector<std::byte> all(own_bytes * static_cast<std::size_t>(size));
+  Call gather = call;
+  gather.operation = Operation::all_gather;
+  gather.input_parts.clear();
+  gather.input = {own.data(), own.size(), DataType::u8};
+  gather.output = {all.data(), all.size(), DataType::u8};
+  collectives_->run(gather);
+  if (call.output.count == 0 || (call.operation == Operation::reduce && call.peer != options_.rank)) return;
+
+  std::vector<ReductionSource> sources;
+  for (std::size_t from = first; from < all.size(); from += own_bytes) sources.push_back({all.data() + from, 1});
+  void* result = own.data();
+  reduce(call.output.type, call.op, sources, {&result, 1}, call.output.count);
+  copy(call.output, {result, call.output.count, call.output.type}, {});
+}
+
+// Without kernels, the host computes the integers. The other ranks need not know.
+void NcclBackend::reduce_in_order_on_host(const Call& call) {
+  std::vector<std::byte> bytes(call.output.bytes());
+  const Buffer values{bytes.data(), call.output.count, call.output.type};
+  copy(values, call.output, {});
+  std::vector<std::int64_t> integers(call.output.count);  // large enough for both types
+  Call on_host = call;
+  on_host.output = values;
+  on_host = call_on_integers(on_host, integers.data());
+  to_ordered(values, call.op.kind == ReduceOp::max, on_host.output);
+  collectives_->run(on_host);
+  from_ordered(on_host.output, values);
+  copy(call.output, values, {});
 }
 
 void NcclBackend::join_stream(const Call& call) {
@@ -377,6 +430,21 @@ std::shared_ptr<void> NcclBackend::register_buffer(const Buffer& buffer) {
   HeapTask end = registration(collectives_, buffer.data, buffer.bytes());
   if (!end) return nullptr;
   return {buffer.data, [heap = heap_, end = std::move(end)](void*) { heap->after_streams(end); }};
+}
+
+ProbeResult probe_nccl(const BackendOptions& options) {
+  // The driver is checked first, because without a GPU it does not matter whether NCCL exists.
+  if (!cuda_library().obstacle().empty()) return {cuda_library().obstacle(), ""};
+  const bool gpu_may_be_shared = is_set_to("NCCL_MULTI_RANK_GPU_ENABLE", "1");
+  const ProbeResult found = probe_device(options.local_rank, cuda_library(), base::host_name(), gpu_may_be_shared);
+  if (!found.obstacle.empty()) return found;
+  return nccl_library().obstacle().empty() ? found : ProbeResult{nccl_library().obstacle(), ""};
+}
+
+std::unique_ptr<Backend> make_nccl_backend(const BackendOptions& options, std::shared_ptr<Store> store) {
+  static const std::shared_ptr<const GpuLibraries> libraries =
+      std::make_shared<const GpuLibraries>(GpuLibraries{nccl_library(), cuda_library()});
+  return std::make_unique<NcclBackend>(options, std::move(store), libraries);
 }
 
 }  // namespace ddp::internal

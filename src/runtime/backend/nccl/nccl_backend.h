@@ -33,11 +33,10 @@ namespace ddp::internal {
 // floating-point values). For these, every rank gathers all data and reduces them on the host.
 class NcclBackend : public Backend {
  public:
-  using Libraries = GpuLibraries;
-
   // Returns when all ranks have joined; all ranks call it. Rank 0 puts the unique id into `store`. Throws the same
   // errors as NcclCommunicator.
-  NcclBackend(const BackendOptions& options, std::shared_ptr<Store> store, std::shared_ptr<const Libraries> libraries);
+  NcclBackend(const BackendOptions& options, std::shared_ptr<Store> store,
+              std::shared_ptr<const GpuLibraries> libraries);
   ~NcclBackend() override;
   NcclBackend(const NcclBackend&) = delete;
   NcclBackend& operator=(const NcclBackend&) = delete;
@@ -69,8 +68,8 @@ class NcclBackend : public Backend {
   std::unique_ptr<Backend> split(const BackendOptions& options, std::shared_ptr<Store> store, int color) override;
 
  private:
-  NcclBackend(const BackendOptions& options, std::shared_ptr<Store> store, std::shared_ptr<const Libraries> libraries,
-              int device);
+  NcclBackend(const BackendOptions& options, std::shared_ptr<Store> store,
+              std::shared_ptr<const GpuLibraries> libraries, int device);
 
   // Holds the error that made the group abort. The heap's functions need it, and may outlive the backend.
   class FirstFailure {
@@ -104,6 +103,9 @@ class NcclBackend : public Backend {
   // Returns whether NCCL carries out the call with the buffers as they are, or on integers that the GPU computes.
   bool runs_on_gpu(const Call& call);
   bool begin(std::span<const Call* const> calls, bool may_wait);
+  // These functions carry out the reductions that NCCL does not know. Such a call blocks.
+  void reduce_all_on_host(const Call& call);
+  void reduce_in_order_on_host(const Call& call);
   void require_own_memory(const Call& call) const;
   void require_own_memory(const ConstBuffer& buffer) const;
   template <typename Action>
@@ -111,7 +113,7 @@ class NcclBackend : public Backend {
 
   const BackendOptions options_;
   const std::shared_ptr<Store> store_;
-  const std::shared_ptr<const Libraries> libraries_;
+  const std::shared_ptr<const GpuLibraries> libraries_;
   const CudaApi& cuda_;
   int device_ = 0;
   std::atomic<bool> aborted_ = false;

@@ -1,4 +1,4 @@
-#include "runtime/checkpoint/image_interval.h"
+#include "runtime/checkpoint/state_keeper.h"
 
 #include <limits>
 
