@@ -175,7 +175,6 @@ TESTED_ELSEWHERE = {
     "runtime/group/group_runner.cpp": "unit/runtime/group/process_group_test.cpp",
     "runtime/backend/cpu/cpu_backend.cpp": "unit/runtime/group/collectives_test.cpp",
     "runtime/peers/mismatch_check.cpp": "unit/runtime/group/process_group_test.cpp",
-    "runtime/peers/node_links.cpp": "unit/runtime/peers/node_group_test.cpp",
     "runtime/backend/cpu/nodes.cpp": "unit/runtime/group/collectives_test.cpp",
     "runtime/backend/cpu/staged.cpp": "unit/runtime/group/collectives_test.cpp",
     "runtime/backend/gloo/gloo_backend.cpp": "unit/runtime/group/collectives_test.cpp",
