@@ -22,7 +22,7 @@
 #include "launcher/see/explain/explain_command.h"
 #include "launcher/see/report/report_command.h"
 #include "launcher/see/store_command/store_command.h"
-#include "launcher/see/top/ls_command.h"
+#include "launcher/see/top/running_jobs.h"
 #include "launcher/see/top/top_command.h"
 #include "launcher/start/cli/parse.h"
 #include "launcher/start/facts/node_facts.h"

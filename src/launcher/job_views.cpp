@@ -46,8 +46,14 @@ std::string command_of(const LaunchPlan& plan) {
   return base::join(words, " ");
 }
 
-JobFacts facts_of(const LaunchPlan& plan) {
-  return {DDP_VERSION_STRING, plan.run_id, command_of(plan), plan.host_name, ::getppid(), plan.max_restarts};
+// Returns what stays the same for the whole job.
+JobSnapshot job_of(const LaunchPlan& plan) {
+  return {.version = DDP_VERSION_STRING,
+          .run_id = plan.run_id,
+          .program = command_of(plan),
+          .node = plan.host_name,
+          .launcher_pid = ::getppid(),
+          .max_restarts = plan.max_restarts};
 }
 
 std::map<int, std::string> gpus_of(const LaunchPlan& plan, const Placement& placement) {
@@ -72,22 +78,23 @@ std::vector<NodeRow> nodes_of(std::span<const RankRow> ranks) {
 
 JobViews::JobViews(JobViewsParts parts)
     : parts_(std::move(parts)),
-      builder_(facts_of(parts_.plan), monotonic_now()),
+      builder_(job_of(parts_.plan), monotonic_now()),
       followers_(parts_.loop, parts_.output) {}
 
 JobViews::~JobViews() = default;
 
 void JobViews::begin() {
-  auto server = ViewServer::open(
-      parts_.loop, socket_folders(parts_.plan.inherited_environment), ::getppid(),
-      {[this] { return snapshot(); }, [this](int rank, const ViewServer::Reply& reply) { take_stacks(rank, reply); },
-       [this](int rank, ViewServer::Sink sink) { return follow(rank, std::move(sink)); }});
-  if (server) {
-    server_ = std::move(server).value();
+  auto socket = listen_in(socket_folders(parts_.plan.inherited_environment), ::getppid());
+  if (socket) {
+    server_ = std::make_unique<ViewServer>(
+        parts_.loop, std::move(socket).value(),
+        ViewServer::Job{[this] { return snapshot(); },
+                        [this](int rank, const ViewServer::Reply& reply) { take_stacks(rank, reply); },
+                        [this](int rank, ViewServer::Sink sink) { return follow(rank, std::move(sink)); }});
   } else {
     const bool is_chosen = !find_variable(parts_.plan.inherited_environment, "DDP_SOCKET_DIR").value_or("").empty();
     parts_.log({is_chosen ? LogLevel::warning : LogLevel::debug, LogSource::launcher,
-                "ddplaunch top cannot see this job: " + server.error().message});
+                "ddplaunch top cannot see this job: " + socket.error().message});
   }
   const bool moves_cursor = find_variable(parts_.plan.inherited_environment, "TERM").value_or("") != "dumb";
   if (parts_.output.footer_size() && moves_cursor) {
@@ -119,14 +126,9 @@ JobObserver JobViews::before(JobObserver next) {
 
 void JobViews::begin_watch(const Placement& placement, bool is_coordinator) {
   placement_ = placement;
-  is_coordinator_ = is_coordinator;
   const LaunchPlan& plan = parts_.plan;
   const bool has_all_ranks = is_coordinator || placement.node_count == 1;
-  std::optional<std::uint64_t> restored_step;
-  if (!placement.restore.ranks.empty()) restored_step = static_cast<std::uint64_t>(placement.restore.step);
-  builder_.begin_attempt(
-      {placement.attempt, placement.world_size, {}, gpus_of(plan, placement), has_all_ranks, restored_step},
-      monotonic_now());
+  builder_.begin_attempt(placement, gpus_of(plan, placement), has_all_ranks, monotonic_now());
   if (has_history()) history_.begin_attempt(placement, node_name(plan.host_name, placement), monotonic_now());
   if (!plan.trace_file.empty() && has_all_ranks && !trace_) {
     trace_.emplace(plan, iso_time(std::chrono::system_clock::now()), [this](const std::string& why) {
@@ -237,7 +239,7 @@ std::vector<std::string> JobViews::lines(TerminalSize size) {
     return job_lines(snapshot(), TopView(), most, style);
   }
   const bool is_quiet = plan.log.level > LogLevel::info;
-  if (!wants_progress_line({plan.progress_line, true, is_quiet, builder_.reports_progress()})) return {};
+  if (!plan.progress_line.value_or(builder_.reports_progress() && !is_quiet)) return {};
   const std::string line = progress_line(snapshot(), size.columns);
   return line.empty() ? std::vector<std::string>() : std::vector{line};
 }

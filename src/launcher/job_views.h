@@ -2,11 +2,8 @@
 // the trace. docs/development/decisions/0047-one-stream-of-records.md
 #pragma once
 
-#include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -81,7 +78,6 @@ class JobViews : public RankSink {
   std::unique_ptr<ViewServer> server_;  // null if no socket could be made
   JobDriver* driver_ = nullptr;
   Placement placement_;
-  bool is_coordinator_ = true;
   std::unique_ptr<net::Watch> timer_;
 };
 

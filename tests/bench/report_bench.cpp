@@ -9,6 +9,7 @@
 
 #include "launcher/see/report/history_json.h"
 #include "launcher/see/report/html/html_report.h"
+#include "launcher/see/report/report_data.h"
 #include "launcher/see/view/job_history.h"
 #include "support/made_picture.h"
 #include "wire/record_ring_layout.h"
@@ -106,7 +107,7 @@ int main(int argc, char** argv) {
       attempt_ended_line(plan, placement, {outcome, "", {}, {}}, WallTime()),
       job_ended_line(plan, {0, 1, std::chrono::nanoseconds(steps * kStep), ""}, WallTime())};
   const Clock::time_point page_begin = Clock::now();
-  const std::string page = html_report(lines);
+  const std::string page = html_report(*read_run(lines));
   const double page_seconds = since(page_begin);
   std::printf(
       "{\"ranks\": %d, \"steps\": %u, \"samples\": %llu, \"sample_seconds\": %.3f, \"microseconds_per_sample\": %.1f, "

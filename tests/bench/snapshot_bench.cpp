@@ -79,7 +79,7 @@ void measure(int ranks) {
   std::vector<RankView> views = views_of(ranks);
   std::uint64_t now = 1'000'000'000;
   SnapshotBuilder builder({}, now);
-  builder.begin_attempt({0, ranks, {}, {}, true}, now);
+  builder.begin_attempt({.world_size = ranks}, {}, true, now);
   const double sample = microseconds(kCalls, [&] {
     now += std::chrono::nanoseconds(kInterval).count();
     advance(views, now);

@@ -19,7 +19,7 @@
 #include <string>
 
 #include "launcher/see/top/view_server.h"
-#include "launcher/see/view/snapshot_json.h"
+#include "launcher/see/view/job_snapshot.h"
 #include "support/loop_thread.h"
 #include "support/made_snapshot.h"
 #include "support/temporary_directory.h"
@@ -68,14 +68,13 @@ Cost run(const char* ddplaunch, JobSnapshot job, double seconds) {
   std::unique_ptr<ViewServer> server;
   double before = 0;
   thread.run([&] {
-    auto opened = ViewServer::open(
-        thread.loop(), {directory.path()}, ::getpid(),
-        {[&] {
-           change(job);
-           return job;
-         },
-         [](int, const ViewServer::Reply& reply) { reply({}); }, [](int, const ViewServer::Sink&) { return nullptr; }});
-    server = std::move(opened).value();
+    server = std::make_unique<ViewServer>(thread.loop(), listen_in({directory.path()}, ::getpid()).value(),
+                                          ViewServer::Job{[&] {
+                                                            change(job);
+                                                            return job;
+                                                          },
+                                                          [](int, const ViewServer::Reply& reply) { reply({}); },
+                                                          [](int, const ViewServer::Sink&) { return nullptr; }});
     before = thread_seconds();
   });
   const std::string path = server->path();

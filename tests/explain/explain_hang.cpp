@@ -24,17 +24,15 @@ std::string kind_name(HangKind kind) {
 }
 
 nlohmann::json described(const HangFinding& finding) {
-  nlohmann::json one = {{"kind", kind_name(finding.kind)},
-                        {"group", finding.group},
-                        {"operation", finding.call.operation},
-                        {"number", finding.call.number},
-                        {"culprits", finding.culprits},
-                        {"waiting", finding.waiting},
-                        {"ranks_of_group", finding.has_ranks_of_group},
-                        {"missing", finding.missing},
-                        {"text", hang_text(finding)}};
-  for (const HangFinding& other : finding.others) one["others"].push_back(described(other));
-  return one;
+  return {{"kind", kind_name(finding.kind)},
+          {"group", finding.group},
+          {"operation", finding.call.operation},
+          {"number", finding.call.number},
+          {"culprits", finding.culprits},
+          {"waiting", finding.waiting},
+          {"ranks_of_group", finding.has_ranks_of_group},
+          {"missing", finding.missing},
+          {"text", hang_text(finding)}};
 }
 
 }  // namespace

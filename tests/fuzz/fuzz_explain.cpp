@@ -10,7 +10,7 @@
 #include "launcher/see/explain/flight_dump.h"
 #include "launcher/see/explain/hang_records.h"
 #include "launcher/see/explain/log_reader.h"
-#include "launcher/see/explain/pickle.h"
+#include "launcher/see/explain/plain_value.h"
 #include "launcher/see/explain/watchdog_lines.h"
 
 namespace ddp::fuzz {

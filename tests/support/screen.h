@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/printable.h"
-#include "launcher/see/view/text_columns.h"
+#include "launcher/see/view/styled_line.h"
 #include "support/catch.h"
 
 namespace ddp::test {

@@ -23,8 +23,6 @@ struct RecordedCall {
   std::int64_t number = 0;
   std::string operation;  // "all_reduce". A point-to-point call names its ranks of the group: "send 0->1"
   std::optional<std::int64_t> numel_in;
-  std::optional<std::int64_t> numel_out;
-  std::string sizes;  // of the inputs, as Python writes them: "[[4, 2]]"
   std::string type;   // of the inputs: "Float"
   CallState state = CallState::unknown;
   bool is_p2p = false;
@@ -52,14 +50,12 @@ struct CollectiveRecords {
 
   // Numbers of collectives. 0 says that the rank has not called any.
   std::optional<std::int64_t> last_enqueued;
-  std::optional<std::int64_t> last_started;
   std::optional<std::int64_t> last_completed;
   std::vector<RecordedCall> calls;  // in the order of the program
 
   bool has_all_calls = false;      // `calls` begins with the first call of the rank in this group
   bool is_dump = false;            // from entries of a flight recorder's dump, and not from lines of a log
   bool has_mixed_numbers = false;  // point-to-point calls may have moved the numbers
-  std::string source;              // file
 
   friend bool operator==(const CollectiveRecords&, const CollectiveRecords&) = default;
 };

@@ -1,7 +1,6 @@
 #include "launcher/see/explain/explain_command.h"
 
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "base/exit_code.h"

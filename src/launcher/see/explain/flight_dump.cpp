@@ -1,20 +1,18 @@
 #include "launcher/see/explain/flight_dump.h"
 
 #include <algorithm>
-#include <cctype>
 #include <limits>
 #include <map>
 #include <string>
 
 #include "base/text.h"
-#include "launcher/see/explain/json_value.h"
-#include "launcher/see/explain/pickle.h"
+#include "launcher/see/explain/plain_value.h"
 
 namespace ddp::launcher {
 namespace {
 
 constexpr std::size_t kMostEntries = 1'000'000;
-constexpr std::size_t kMostTensors = 64;  // of a call. The sizes of more tensors are not read
+constexpr std::size_t kMostTensors = 64;  // of a call. The elements of more tensors are not counted
 constexpr std::size_t kMostMembers = 1'000'000;
 
 std::optional<int> integer_at(std::string_view text, std::size_t begin) {
@@ -23,34 +21,19 @@ std::optional<int> integer_at(std::string_view text, std::size_t begin) {
   return number ? std::optional(static_cast<int>(*number)) : std::nullopt;
 }
 
-// Returns the sizes of tensors as Python writes them, and adds up their elements.
-struct Sizes {
-  std::optional<std::int64_t> elements;
-  std::string text;
-};
-Sizes sizes_of(const PlainValue& tensors) {
-  Sizes sizes;
-  if (!tensors.is(PlainValue::Kind::list)) return sizes;
-  const std::size_t count = std::min(tensors.size(), kMostTensors);
+// Returns the number of elements of all tensors, whose sizes are "[[4, 2], [3]]".
+std::optional<std::int64_t> elements_of(const PlainValue& tensors) {
+  if (!tensors.is(PlainValue::Kind::list) || tensors.size() > kMostTensors) return std::nullopt;
   double elements = 0;
-  sizes.text = "[";
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
     const PlainValue dimensions = tensors.item(i);
-    sizes.text += i == 0 ? "[" : ", [";
     double product = 1;
     for (std::size_t k = 0; k < std::min(dimensions.size(), kMostTensors); ++k) {
-      const std::int64_t size = dimensions.item(k).integer(0);
-      sizes.text += (k == 0 ? "" : ", ") + std::to_string(size);
-      product *= static_cast<double>(size);
+      product *= static_cast<double>(dimensions.item(k).integer(0));
     }
-    sizes.text += "]";
     elements += product;
   }
-  sizes.text += "]";
-  if (tensors.size() <= kMostTensors && elements >= 0 && elements < 0x1p53) {
-    sizes.elements = static_cast<std::int64_t>(elements);
-  }
-  return sizes;
+  return elements >= 0 && elements < 0x1p53 ? std::optional(static_cast<std::int64_t>(elements)) : std::nullopt;
 }
 
 // Reads numbers from "[0, 1, 2]", or from a list of them.
@@ -77,7 +60,7 @@ std::optional<std::int64_t> number_in(const PlainValue& value) {
 
 class DumpReader {
  public:
-  DumpReader(const PlainData& data, int rank, std::string_view file) : root_(data), rank_(rank), file_(file) {}
+  DumpReader(const PlainData& data, int rank) : root_(data), rank_(rank) {}
 
   std::vector<CollectiveRecords> read() {
     read_groups();
@@ -99,7 +82,6 @@ class DumpReader {
     CollectiveRecords& one = records_[key];
     one.rank = rank_;
     one.is_dump = true;
-    one.source = file_;
     if (key.find('\n') == std::string::npos) one.group = key;
     if (description != "undefined" && !description.empty()) one.description = description;
     return one;
@@ -158,10 +140,7 @@ class DumpReader {
                   call.operation.starts_with("recv ") || (!has_own_numbers && call.operation == "coalesced");
     call.number = entry[!has_own_numbers ? "seq_id" : call.is_p2p ? "p2p_seq_id" : "collective_seq_id"].integer(0);
     if (call.is_p2p && !has_own_numbers) one.has_mixed_numbers = true;
-    Sizes inputs = sizes_of(entry["input_sizes"]);
-    call.numel_in = inputs.elements;
-    call.sizes = std::move(inputs.text);
-    call.numel_out = sizes_of(entry["output_sizes"]).elements;
+    call.numel_in = elements_of(entry["input_sizes"]);
     if (entry["input_dtypes"].size() > 0) call.type = entry["input_dtypes"].item(0).text();
     call.state = state_of(entry, name.starts_with("gloo:"));
     one.calls.push_back(std::move(call));
@@ -185,21 +164,18 @@ class DumpReader {
   void finish(CollectiveRecords& one, bool has_all) const {
     std::optional<std::int64_t> first;
     std::int64_t enqueued = 0;
-    std::int64_t started = 0;
     std::int64_t completed = 0;
     for (const RecordedCall& call : one.calls) {
       if (call.is_p2p) continue;
       first = std::min(first.value_or(call.number), call.number);
       enqueued = std::max(enqueued, call.number);
       if (!call.is_open()) completed = std::max(completed, call.number);
-      if (!call.is_open() || call.state == CallState::started) started = std::max(started, call.number);
     }
     // The recorder can be reset, so that its first record is not that of the first call. PyTorch 2.2 numbers no
     // records.
     one.has_all_calls = first ? *first == 1 && (has_all || first_record_ < 0) : has_all;
     if (first || one.has_all_calls) {
       one.last_enqueued = enqueued;
-      one.last_started = started;
       one.last_completed = completed;
       return;
     }
@@ -218,13 +194,11 @@ class DumpReader {
     };
     one.last_enqueued = counted(enqueued);
     one.last_completed = counted(number_in(status["last_completed_collective"]));
-    one.last_started = counted(number_in(status["last_started_collective"]));
     one.is_dump = false;  // the numbers are all that is known
   }
 
   PlainValue root_;
   int rank_;
-  std::string file_;
   std::map<std::string, CollectiveRecords> records_;  // by name of the group
   std::map<std::int64_t, std::string> old_names_;     // PyTorch 2.3: the names by number of the group
   std::map<std::int64_t, std::string> ids_;           // the names by number of the group, as the entries have them
@@ -279,7 +253,7 @@ base::Result<std::vector<CollectiveRecords>> read_flight_dump(std::string_view b
   if (!has_config && !is_list) {
     return base::Failure{"\"" + std::string(file_name) + "\" is not a dump of PyTorch's flight recorder"};
   }
-  return DumpReader(data.value(), *rank, file_name).read();
+  return DumpReader(data.value(), *rank).read();
 }
 
 }  // namespace ddp::launcher

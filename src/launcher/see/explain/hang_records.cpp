@@ -10,9 +10,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "launcher/see/explain/hang_choice.h"
 #include "launcher/see/explain/hang_groups.h"
-#include "launcher/see/explain/hang_p2p.h"
 
 namespace ddp::launcher {
 namespace {
@@ -309,7 +307,138 @@ HangFinding without_hang(const std::vector<HangGroup>& groups) {
   return {};
 }
 
+struct P2pName {
+  bool is_send = false;
+  int from = 0;
+  int to = 0;
+};
+std::optional<P2pName> p2p_name(std::string_view operation) {
+  const bool is_send = operation.starts_with("send ");
+  if (!is_send && !operation.starts_with("recv ")) return std::nullopt;
+  operation.remove_prefix(5);
+  const std::size_t arrow = operation.find(is_send ? "->" : "<-");
+  if (arrow == std::string_view::npos) return std::nullopt;
+  const auto first = base::parse_integer(operation.substr(0, arrow), 0, 1'000'000);
+  const auto second = base::parse_integer(operation.substr(arrow + 2), 0, 1'000'000);
+  if (!first || !second) return std::nullopt;
+  const int a = static_cast<int>(*first);
+  const int b = static_cast<int>(*second);
+  return is_send ? P2pName{true, a, b} : P2pName{false, b, a};
+}
+
+std::string opposite_of(const P2pName& name) {
+  const std::string from = std::to_string(name.from);
+  const std::string to = std::to_string(name.to);
+  return name.is_send ? "recv " + to + "<-" + from : "send " + from + "->" + to;
+}
+
+std::size_t count_of(const std::vector<RecordedCall>& calls, const std::string& operation) {
+  return static_cast<std::size_t>(
+      std::count_if(calls.begin(), calls.end(), [&](const RecordedCall& call) { return call.operation == operation; }));
+}
+
+bool contains(const std::vector<int>& ranks, int rank) {
+  return std::binary_search(ranks.begin(), ranks.end(), rank);
+}
+
+// Returns the indices of the findings in which the ranks wait that `finding` waits for. Empty if one of these ranks
+// waits nowhere: it is the culprit.
+std::set<std::size_t> waits_for(std::vector<HangFinding>& findings, std::size_t index) {
+  HangFinding& finding = findings[index];
+  const bool has_called = finding.kind == HangKind::all_called;
+  std::vector<int>& blockers = has_called ? finding.not_started : finding.culprits;
+  if (finding.has_ranks_of_group || (finding.kind != HangKind::not_called && !has_called)) return {};
+  std::set<std::size_t> targets;
+  std::vector<int> free;
+  for (const int rank : blockers) {
+    bool waits = false;
+    for (std::size_t other = 0; other < findings.size(); ++other) {
+      const HangFinding& one = findings[other];
+      if (other == index || one.has_ranks_of_group || one.group.empty() || !contains(one.waiting, rank)) continue;
+      if (has_called && contains(one.not_started, rank)) continue;
+      waits = true;
+      targets.insert(other);
+    }
+    if (!waits) free.push_back(rank);
+  }
+  if (free.empty()) return targets;
+  if (!has_called) blockers = std::move(free);
+  return {};
+}
+
 }  // namespace
+
+std::optional<HangFinding> judge_p2p(const HangGroup& group, int rank, const HangMember& member) {
+  std::map<std::string, std::size_t> counts;
+  for (const RecordedCall& call : member.calls) {
+    const auto name = call.is_p2p ? p2p_name(call.operation) : std::nullopt;
+    if (!name) continue;
+    const std::size_t count = ++counts[call.operation];
+    if (call.state == CallState::completed) continue;
+    HangFinding finding = finding_about(group, HangKind::cannot_be_decided);
+    finding.call = call;
+    finding.waiting = {rank};
+    const int own_peer = name->is_send ? name->to : name->from;
+    const bool is_known = static_cast<std::size_t>(own_peer) < group.ranks_of_the_job.size();
+    const bool is_default = group.name == kDefaultGroup;
+    const int peer = is_known ? group.ranks_of_the_job[static_cast<std::size_t>(own_peer)] : is_default ? own_peer : -1;
+    const auto found = group.members.find(peer);
+    if (peer < 0 || found == group.members.end() || !found->second.is_dump) {
+      finding.missing = peer < 0 ? "the ranks of the group" : "the records of rank " + std::to_string(peer);
+    } else if (!member.has_all_calls || !found->second.has_all_calls) {
+      finding.missing = "the first calls, which the flight recorder no longer has";
+    } else if (count_of(found->second.calls, opposite_of(*name)) < count) {
+      finding.kind = HangKind::not_called;
+      finding.call.operation = opposite_of(*name);
+      finding.call.number = static_cast<std::int64_t>(count);
+      finding.culprits = {peer};
+    } else {
+      finding.kind = HangKind::all_called;
+    }
+    return finding;
+  }
+  return std::nullopt;
+}
+
+HangFinding choose_hang(std::vector<HangFinding> findings) {
+  const std::size_t count = findings.size();
+  std::vector<std::set<std::size_t>> edges(count);
+  for (std::size_t i = 0; i < count; ++i) edges[i] = waits_for(findings, i);
+  std::vector<std::size_t> roots;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (edges[i].empty()) roots.push_back(i);
+  }
+  if (roots.empty()) {
+    HangFinding finding;
+    finding.kind = HangKind::circular_wait;
+    finding.waits = std::move(findings);
+    for (const HangFinding& one : finding.waits) {
+      finding.waiting.insert(finding.waiting.end(), one.waiting.begin(), one.waiting.end());
+    }
+    std::sort(finding.waiting.begin(), finding.waiting.end());
+    finding.waiting.erase(std::unique(finding.waiting.begin(), finding.waiting.end()), finding.waiting.end());
+    return finding;
+  }
+  // Each of the other findings belongs to the first root that it leads to.
+  std::map<std::size_t, std::vector<std::size_t>> dependent;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::set<std::size_t> reached;
+    std::vector<std::size_t> open(edges[i].begin(), edges[i].end());
+    while (!open.empty()) {
+      const std::size_t next = open.back();
+      open.pop_back();
+      if (reached.insert(next).second) open.insert(open.end(), edges[next].begin(), edges[next].end());
+    }
+    const auto root = std::find_if(roots.begin(), roots.end(), [&](std::size_t one) { return reached.contains(one); });
+    if (root != roots.end()) dependent[*root].push_back(i);
+  }
+  const auto first = std::ranges::min_element(roots, {}, [&](std::size_t root) {
+    return std::pair(findings[root].kind == HangKind::cannot_be_decided, -std::ssize(dependent[root]));
+  });
+  HangFinding finding = findings[*first];
+  for (const std::size_t one : dependent[*first]) finding.waits.push_back(findings[one]);
+  return finding;
+}
 
 HangFinding judge_hang(std::span<const CollectiveRecords> records, std::optional<int> world_size) {
   std::vector<HangFinding> findings;

@@ -11,6 +11,9 @@
 
 namespace ddp::launcher {
 
+struct HangGroup;
+struct HangMember;
+
 enum class HangKind : std::uint8_t {
   none,               // no rank waits
   not_called,         // `culprits` have not called what the other ranks wait in
@@ -42,12 +45,19 @@ struct HangFinding {
   bool may_have_failed =
       false;            // not_called: the call has ended on the ranks that "wait", which can't be, unless it failed
   std::string missing;  // what the decision lacks, or what is unknown besides
-  std::vector<HangFinding> waits;   // hangs of other groups, whose culprits wait in this one
-  std::vector<HangFinding> others;  // that do not depend on this one
+  std::vector<HangFinding> waits;  // hangs of other groups, whose culprits wait in this one
 };
 
 // The world size is that of the job, if it is known.
 HangFinding judge_hang(std::span<const CollectiveRecords> records, std::optional<int> world_size);
+
+// The n-th send of a rank to another one belongs to the n-th receive there. Returns what is known about the first send
+// or receive of the rank that has not ended, or std::nullopt if there is none.
+std::optional<HangFinding> judge_p2p(const HangGroup& group, int rank, const HangMember& member);
+
+// A rank that keeps one group waiting, because it waits in another group itself, is not the culprit. Returns the hang
+// at the end of that chain, with those that wait for it. There is at least one.
+HangFinding choose_hang(std::vector<HangFinding> findings);
 
 // Returns sentences for users, without a full stop: "rank 1 has not called all_reduce #5 (NumelIn 1024) of group 0
 // (default_pg), in which ranks 0, 2, 3 wait". Empty if there is no hang.

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -203,9 +202,7 @@ class FileContent {
       case FileKind::flight_dump: {
         auto records = read_flight_dump(bytes_, file_.path);
         if (!records) return base::Failure{records.error().message};
-        LogFindings findings{.records = std::move(records).value()};
-        for (CollectiveRecords& record : findings.records) record.source = file_.path;
-        return findings;
+        return LogFindings{.records = std::move(records).value()};
       }
       case FileKind::text:
         break;

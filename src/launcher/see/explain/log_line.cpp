@@ -157,106 +157,92 @@ bool is_name_of_worker(std::string_view name) {
          (colon == std::string_view::npos || name.find_first_not_of("0123456789", colon + 1) == std::string_view::npos);
 }
 
-// Takes the tag of a launcher in brackets.
-bool take_bracket_tag(Cursor& cursor, LoggedLine& line) {
-  Cursor inside = cursor;
-  if (!inside.take("[")) return false;
-  const auto name = inside.until("]");
-  if (!name) return false;
+// These functions return what follows the tag of a launcher or of PyTorch, or std::nullopt if there is none. Here it is
+// one in brackets.
+std::optional<Cursor> behind_bracket_tag(Cursor cursor, LoggedLine& line) {
+  const auto name = cursor.take("[") ? cursor.until("]") : std::nullopt;
+  if (!name) return std::nullopt;
   // mpirun writes the number of the job and the rank, or a name before them.
-  if (inside.take("<stdout>:") || inside.take("<stderr>:")) {
+  if (cursor.take("<stdout>:") || cursor.take("<stderr>:")) {
     const std::size_t comma = name->rfind(',');
     const auto rank = base::parse_integer(name->substr(std::min(comma, name->size() - 1) + 1), 0, kMostRanks);
-    if (comma == std::string_view::npos || !rank) return false;
+    if (comma == std::string_view::npos || !rank) return std::nullopt;
     line.rank = static_cast<int>(*rank);
-    if (name->find('@') != std::string_view::npos) inside.take(" ");  // Open MPI 5
+    if (name->find('@') != std::string_view::npos) cursor.take(" ");  // Open MPI 5
   } else if (name->starts_with("pod/")) {
-    inside.take(" ");
-  } else if (is_name_of_worker(*name) && inside.take(":")) {
+    cursor.take(" ");
+  } else if (is_name_of_worker(*name) && cursor.take(":")) {
     line.local_rank = number_at_end(*name);
   } else if (const auto rank = base::parse_integer(name->substr(0, name->find_first_of(",-")), 0, kMostRanks);
-             rank && name->find_first_not_of("0123456789,- ") == std::string_view::npos && inside.take(" ")) {
+             rank && name->find_first_not_of("0123456789,- ") == std::string_view::npos && cursor.take(" ")) {
     line.rank = static_cast<int>(*rank);
   } else {
-    return false;
+    return std::nullopt;
   }
-  cursor = inside;
-  return true;
+  return cursor;
 }
 
-// Takes "  3: " of srun.
-bool take_srun_tag(Cursor& cursor, LoggedLine& line) {
-  Cursor inside = cursor;
-  inside.skip(" ");
-  const auto rank = inside.number();
-  if (!rank || !inside.take(":") || !(inside.take(" ") || inside.rest().empty())) return false;
+// "  3: " of srun.
+std::optional<Cursor> behind_srun_tag(Cursor cursor, LoggedLine& line) {
+  cursor.skip(" ");
+  const auto rank = cursor.number();
+  if (!rank || !cursor.take(":") || !(cursor.take(" ") || cursor.rest().empty())) return std::nullopt;
   line.rank = rank;
-  cursor = inside;
-  return true;
+  return cursor;
 }
 
-// Takes "worker-3  | " of Docker.
-bool take_docker_tag(Cursor& cursor) {
-  Cursor inside = cursor;
-  const auto name = inside.until(" ", 64);
-  if (!name || !is_name(*name) || !number_at_end(*name)) return false;
-  inside.skip(" ");
-  if (!inside.take("| ")) return false;
-  cursor = inside;
-  return true;
+// "worker-3  | " of Docker.
+std::optional<Cursor> behind_docker_tag(Cursor cursor) {
+  const auto name = cursor.until(" ", 64);
+  if (!name || !is_name(*name) || !number_at_end(*name)) return std::nullopt;
+  cursor.skip(" ");
+  return cursor.take("| ") ? std::optional(cursor) : std::nullopt;
 }
 
-// Takes "fa88a9df [rank=4] || " of Determined.
-bool take_determined_tag(Cursor& cursor, LoggedLine& line) {
-  Cursor inside = cursor;
-  const auto name = inside.until("[rank=", 40);
-  if (!name) return false;
-  const auto rank = inside.number();
-  if (!rank || !inside.take("] || ")) return false;
+// "fa88a9df [rank=4] || " of Determined.
+std::optional<Cursor> behind_determined_tag(Cursor cursor, LoggedLine& line) {
+  const auto rank = cursor.until("[rank=", 40) ? cursor.number() : std::nullopt;
+  if (!rank || !cursor.take("] || ")) return std::nullopt;
   line.rank = rank;
-  cursor = inside;
-  return true;
+  return cursor;
 }
 
-// Takes "trainer-0 trainer [default3]:". stern and other readers of Kubernetes write the pod and the container first.
-bool take_pod_tag(Cursor& cursor, LoggedLine& line) {
-  Cursor inside = cursor;
-  const auto names = inside.until(" [", 128);
-  if (!names) return false;
+// "trainer-0 trainer [default3]:". stern and other readers of Kubernetes write the pod and the container first.
+std::optional<Cursor> behind_pod_tag(Cursor cursor, LoggedLine& line) {
+  const std::string_view text = cursor.rest();
+  const auto names = cursor.until(" [", 128);
+  if (!names) return std::nullopt;
   const std::size_t space = names->find(' ');
   const bool are_names =
       is_name(names->substr(0, space)) && (space == std::string_view::npos || is_name(names->substr(space + 1)));
-  inside = Cursor(cursor.rest().substr(names->size() + 1));
-  if (!are_names || !take_bracket_tag(inside, line) || !line.local_rank) return false;
-  cursor = inside;
-  return true;
+  const auto behind = are_names ? behind_bracket_tag(Cursor(text.substr(names->size() + 1)), line) : std::nullopt;
+  return line.local_rank ? behind : std::nullopt;
 }
 
-bool take_launcher_tag(Cursor& cursor, LoggedLine& line) {
+std::optional<Cursor> behind_launcher_tag(Cursor cursor, LoggedLine& line) {
   const std::string_view before = cursor.rest();
-  if (before.empty()) return false;
-  if (take_determined_tag(cursor, line)) {
-    line.tag = before.substr(0, before.size() - cursor.rest().size());
-    return true;
-  }
+  if (before.empty()) return std::nullopt;
   const char first = before.front();
-  const bool taken = first == '['                      ? take_bracket_tag(cursor, line)
-                     : is_digit(first) || first == ' ' ? take_srun_tag(cursor, line)
-                                                       : take_docker_tag(cursor) || take_pod_tag(cursor, line);
-  if (taken) line.tag = before.substr(0, before.size() - cursor.rest().size());
-  return taken;
+  auto behind = behind_determined_tag(cursor, line);
+  if (!behind && first == '[') {
+    behind = behind_bracket_tag(cursor, line);
+  } else if (!behind && (is_digit(first) || first == ' ')) {
+    behind = behind_srun_tag(cursor, line);
+  } else if (!behind) {
+    behind = behind_docker_tag(cursor);
+    if (!behind) behind = behind_pod_tag(cursor, line);
+  }
+  if (behind) line.tag = before.substr(0, before.size() - behind->rest().size());
+  return behind;
 }
 
-// Takes "[rank3]:" or "[rank3]: ".
-bool take_rank_of_torch(Cursor& cursor, LoggedLine& line) {
-  Cursor inside = cursor;
-  if (!inside.take("[rank")) return false;
-  const auto rank = inside.number();
-  if (!rank || !inside.take("]:")) return false;
-  inside.take(" ");
+// "[rank3]:" or "[rank3]: ".
+std::optional<Cursor> behind_rank_of_torch(Cursor cursor, LoggedLine& line) {
+  const auto rank = cursor.take("[rank") ? cursor.number() : std::nullopt;
+  if (!rank || !cursor.take("]:")) return std::nullopt;
+  cursor.take(" ");
   line.rank = rank;
-  cursor = inside;
-  return true;
+  return cursor;
 }
 
 // Takes the prefix of PyTorch's C++ code or of glog: "[E1104 12:00:03.123 file.cpp:12] ", "[W socket.cpp:1] " or
@@ -293,7 +279,10 @@ LoggedLine read_line(std::string_view text) {
   bool goes_on = true;
   while (goes_on && !cursor.rest().empty()) {
     goes_on = false;
-    if (line.tag.empty() && take_launcher_tag(cursor, line)) goes_on = true;
+    if (const auto behind = line.tag.empty() ? behind_launcher_tag(cursor, line) : std::nullopt) {
+      cursor = *behind;
+      goes_on = true;
+    }
     Cursor timed = cursor;
     const bool has_bracket = timed.take("[");
     if (!line.time && (line.time = take_time(timed))) {
@@ -306,13 +295,12 @@ LoggedLine read_line(std::string_view text) {
   }
   // A progress bar may stand before PyTorch's tag, without a line's end.
   if (const std::size_t tag = cursor.rest().find("[rank"); tag != std::string_view::npos && tag > 0) {
-    Cursor behind(cursor.rest().substr(tag));
-    LoggedLine tagged;
-    if (take_rank_of_torch(behind, tagged)) cursor = Cursor(cursor.rest().substr(tag));
+    const Cursor tagged(cursor.rest().substr(tag));
+    LoggedLine ignored;
+    if (behind_rank_of_torch(tagged, ignored)) cursor = tagged;
   }
   line.body = cursor.rest();
-  while (take_rank_of_torch(cursor, line)) {
-  }
+  while (const auto behind = behind_rank_of_torch(cursor, line)) cursor = *behind;
   take_glog_prefix(cursor, line);
   take_nccl_prefix(cursor);
   line.text = cursor.rest();

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <string>
 #include <utility>
 
+#include "base/hash.h"
 #include "launcher/run/output/python_traceback.h"
 #include "launcher/run/output/terminal_text.h"
 #include "launcher/start/causes/cause_table.h"
@@ -12,6 +14,30 @@
 
 namespace ddp::launcher {
 namespace {
+
+constexpr std::size_t kManyLines = 60;
+constexpr std::size_t kManyAfterWords = 5;
+constexpr std::size_t kShapeBytes = 80;  // of the begin of a line
+
+// Several ranks may print these after a failure, one after the other.
+constexpr std::string_view kOfFailures[] = {
+    "rror",  "arning", "WARN", "xception",         "ailed", "exit",     "pid",    "signal", "SIG",
+    "frame", "0x",     "NCCL", "xtension modules", "CUDA_", "terminat", "illing "};
+
+bool is_ordinary(std::string_view text) {
+  if (text.empty() || text.front() == ' ' || text.front() == '\t') return false;
+  if (std::ranges::none_of(text, [](unsigned char c) { return std::isalnum(c) != 0; })) return false;
+  // A program may write "[INFO] ". PyTorch and torchrun begin other lines with a bracket.
+  if (text.front() == '[' && (text.find("] ") == std::string_view::npos || text.starts_with("[PG ID") ||
+                              text.starts_with("[Rank ") || text.starts_with("[c10d]"))) {
+    return false;
+  }
+  return std::ranges::none_of(kOfFailures, [&](std::string_view word) {
+    const std::size_t at = text.find(word);
+    // A progress bar may show a value such as "error=0.2".
+    return at != std::string_view::npos && !text.substr(at + word.size()).starts_with('=');
+  });
+}
 
 constexpr std::size_t kLineBytes = std::size_t{64} << 10;  // of a line. The rest counts as the next one
 constexpr std::uint64_t kFirstLines = 1000;  // are read to know the ranks. Of the next ones, only those of interest are
@@ -146,6 +172,40 @@ Outside outside_of(const Failure& failure, const LoggedLine& last) {
 }
 
 }  // namespace
+
+void LogProgress::begin(bool is_exception) {
+  for (Shape& shape : shapes_) shape.is_before = true;
+  lines_ = 0;
+  is_exception_ = is_exception;
+}
+
+Progress LogProgress::add(std::string_view text, bool is_outside) {
+  if (!is_ordinary(text)) return Progress::none;
+  if (++lines_ >= (is_exception_ ? kManyLines : kManyAfterWords)) return Progress::certain;
+  Progress progress = is_outside ? Progress::perhaps : Progress::none;
+  text = text.substr(0, kShapeBytes);
+  std::string shape;
+  for (const char c : text) {
+    const bool is_digit = c >= '0' && c <= '9';
+    if (!is_digit)
+      shape += c;
+    else if (!shape.ends_with('#'))
+      shape += '#';
+  }
+  if (shape.find('#') == std::string::npos) return progress;
+  const auto hash = [](std::string_view words) {
+    base::Fnv1a64 value;
+    value.update(words);
+    return value.value();
+  };
+  const Shape now{hash(shape), hash(text)};
+  for (const Shape& other : shapes_) {
+    if (other.without_digits != now.without_digits || other.whole == now.whole) continue;
+    progress = std::max(progress, other.is_before ? Progress::perhaps : Progress::certain);
+  }
+  shapes_[next_++ % shapes_.size()] = now;
+  return progress;
+}
 
 LogReader::LogReader(std::string file, std::optional<int> rank) : file_(std::move(file)), rank_(rank) {}
 

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/result.h"
+
 namespace ddp::launcher {
 
 struct PlainNode {
@@ -69,5 +71,18 @@ class PlainValue {
   const PlainData* data_;
   std::uint32_t index_;
 };
+
+inline constexpr std::size_t kMostPlainNodes = 2'000'000;  // values of a document
+
+// Returns the value of a JSON document. Fails with the reason and its place if it is none, or has more than
+// kMostPlainNodes values.
+base::Result<PlainData> read_json(std::string_view bytes);
+
+inline constexpr std::size_t kDeepestPlainValue = 64;  // marks of a pickle that are open at once
+
+// Reads a pickle of Python, protocols 0 to 5, without running anything: a pickle that wants to import or to call
+// something is refused. PyTorch's flight recorder writes protocol 2. Returns the value of the first pickle in `bytes`.
+// Fails with the reason and its place if it is none, or has more than kMostPlainNodes values.
+base::Result<PlainData> read_pickle(std::string_view bytes);
 
 }  // namespace ddp::launcher

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <set>
 
 #include "base/text.h"
@@ -170,7 +169,6 @@ void WatchdogLines::add_call(Process& process, const Prefix& prefix, std::string
   call.operation = operation_name(op_type.substr(0, 64));
   call.is_p2p = op_type == "SEND" || op_type == "RECV" || op_type == "RECVANYSOURCE" || op_type == "COALESCED";
   call.numel_in = number_behind(work, "NumelIn=");
-  call.numel_out = number_behind(work, "NumelOut=");
   call.state = CallState::timed_out;
   if (prefix.group.empty()) {
     if (process.without_group.size() < kMostCalls) process.without_group[call.number] = call;
@@ -197,7 +195,6 @@ void WatchdogLines::add_status(Process& process, const Prefix& prefix, std::stri
     if (!completed) completed = number_behind(line, "last completed work: ");
     raise_to(status.enqueued, enqueued);
     raise_to(status.completed, count(completed, *enqueued));
-    raise_to(status.started, count(number_behind(line, "last started work: "), *enqueued));
   }
   if (!failed || *failed < 0 || (enqueued && *failed > *enqueued) || status.calls.size() >= kMostCalls) return;
   RecordedCall& call = status.calls[*failed];
@@ -270,7 +267,6 @@ void WatchdogLines::append_process(const Process& process, std::vector<Collectiv
     if (one.group.empty()) one.description = "PG " + group;
     one.rank_of_group = status.prefix.rank_of_group;
     one.last_enqueued = status.enqueued;
-    one.last_started = status.started;
     one.last_completed = status.completed;
     for (const auto& [number, call] : status.calls) {
       one.has_mixed_numbers = one.has_mixed_numbers || call.is_p2p;
@@ -315,7 +311,6 @@ void WatchdogLines::append_desync(const Desync& report, int index, std::vector<C
     CollectiveRecords& one = all.emplace_back(base);
     one.rank_of_group = rank;
     one.last_enqueued = 0;
-    one.last_started = 0;
     one.last_completed = 0;
   }
   std::map<int, std::pair<std::int64_t, bool>> states = report.states;
@@ -326,7 +321,6 @@ void WatchdogLines::append_desync(const Desync& report, int index, std::vector<C
     CollectiveRecords& one = all.emplace_back(base);
     one.rank_of_group = rank;
     one.last_enqueued = state.first;
-    one.last_started = state.first;
     one.last_completed = state.second ? state.first : state.first - 1;
     const auto operation = report.operations.find(rank);
     RecordedCall call;

@@ -45,7 +45,6 @@ class WatchdogLines {
   struct Status {
     Prefix prefix;
     std::optional<std::int64_t> enqueued;
-    std::optional<std::int64_t> started;
     std::optional<std::int64_t> completed;
     std::map<std::int64_t, RecordedCall> calls;  // by number
   };

@@ -1,20 +1,35 @@
-// Builds the few lines that a user reads when a job has failed. The functions are pure.
+// Builds the few lines that a user reads when a job has failed. The functions are pure, except read_shared_memory().
 #pragma once
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/exit_status.h"
 #include "launcher/run/job/outcome.h"
 #include "launcher/see/report/gpu_memory_report.h"
-#include "launcher/see/report/shared_memory.h"
 #include "launcher/start/plan/launch_plan.h"
 #include "launcher/start/plan/placement.h"
 
 namespace ddp::launcher {
+
+struct SharedMemory {
+  std::uint64_t total = 0;  // bytes
+  std::uint64_t free = 0;   // now; what the failed worker held may be free again
+};
+
+// Returns the size of the file system at `path`, or std::nullopt if it cannot be read.
+std::optional<SharedMemory> read_shared_memory(const std::string& path = "/dev/shm");
+
+// Returns whether a worker failed in a way that is typical of a full /dev/shm: SIGBUS, or an error that names it.
+bool may_lack_shared_memory(const base::ExitStatus& status, const std::vector<std::string>& last_lines);
+
+// Returns a line for the report that contains the size and says what to do.
+std::string shared_memory_line(const SharedMemory& memory, const std::string& node);
 
 // Returns a line such as "0.1.0  2 workers on node a (GPU 0, 1), store 127.0.0.1:41873". It is printed once, before the
 // workers start.

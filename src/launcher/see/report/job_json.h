@@ -58,16 +58,10 @@ struct JobEnd {
 };
 std::string job_ended_line(const LaunchPlan& plan, const JobEnd& end, WallTime now);
 
-// Holds the input of the summary, a document about the end of the job.
-struct SummaryInput {
-  const LaunchPlan& plan;
-  const JobOutcome& outcome;  // outcome of the last attempt
-  const JobEnd& end;
-  std::string log_directory;      // empty if there is none
-  FailureEvidence evidence;       // of the last attempt
-  std::vector<std::string> text;  // lines that the console showed
-};
-std::string summary_document(const SummaryInput& input);
+// Returns the summary, a document about the end of the job. The outcome and the evidence are those of the last attempt.
+// `log_directory` is empty if there is none.
+std::string summary_document(const LaunchPlan& plan, const JobOutcome& outcome, const JobEnd& end,
+                             const FailureEvidence& evidence, const std::string& log_directory);
 
 // Returns torchelastic's error record for a whole job, for a launcher that started this one.
 std::string error_record_document(const std::string& message, const std::vector<std::string>& last_lines, int exit_code,

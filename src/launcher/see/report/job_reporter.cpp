@@ -22,7 +22,8 @@
 #include "launcher/see/report/history_json.h"
 #include "launcher/see/report/html/html_report.h"
 #include "launcher/see/report/job_json.h"
-#include "launcher/see/report/straggler_report.h"
+#include "launcher/see/report/report_data.h"
+#include "launcher/see/report/report_file.h"
 #include "launcher/see/report/trace_file.h"
 #include "launcher/start/plan/used_gpu.h"
 #include "wire/worker_env.h"
@@ -80,19 +81,15 @@ std::optional<base::Failure> JobReporter::begin() {
                             OutputFile{"--report", plan_.report_file}, OutputFile{"--trace", plan_.trace_file}};
   if (auto failure = check_distinct(files)) return failure;
   if (auto failure = check_event_log(files[1], plan_.log.file)) return failure;
-  if (!summary.empty()) {
-    if (auto failure = check_report(summary, "--summary=" + summary, Document::summary)) return failure;
-  }
-  std::error_code error;
-  const std::string directory = std::filesystem::current_path(error).string();
+  if (auto failure = check_report(summary, "--summary=" + summary, Document::summary)) return failure;
   const std::string& report = plan_.report_file;
-  if (!report.empty()) {
-    if (auto failure = check_report(report, "--report=" + report, Document::report)) return failure;
-  }
+  if (auto failure = check_report(report, "--report=" + report, Document::report)) return failure;
   // Of several nodes only the coordinator writes the trace, and it is not known yet which one that is.
   if (!plan_.nodes.several()) {
     if (auto failure = TraceFile::check(plan_)) return failure;
   }
+  std::error_code error;
+  const std::string directory = std::filesystem::current_path(error).string();
   const std::string line = job_started_line(plan_, {log_directory(), directory, describe_system()}, wall_now());
   if (!report.empty()) memory_.add(line);
   return events_.begin(line);
@@ -138,11 +135,21 @@ void JobReporter::write_event(const std::string& line) {
   events_.write(line);
 }
 
+// The launcher's own report gets the history as a value, with a line that names its attempt only.
+void JobReporter::write_history(const AttemptHistory& history_of_attempt) {
+  const std::string& node = node_name(plan_.host_name, placement_);
+  if (events_.is_open()) events_.write(history_line(plan_, node, history_of_attempt, wall_now()));
+  if (plan_.report_file.empty()) return;
+  const AttemptHistory only_number{.attempt = history_of_attempt.attempt};
+  memory_.add(history_line(plan_, node, only_number, wall_now()), as_logged(history_of_attempt));
+}
+
 // The first node knows the ranks of all nodes, so it writes the report.
 void JobReporter::write_html_report() {
   const std::string& file = plan_.report_file;
   if (file.empty() || placement_.node_rank != 0) return;
-  if (const auto failure = write_report(file, html_report(memory_.lines()), "--report=" + file, Document::report)) {
+  const auto run = read_run(memory_.lines(), "", memory_.histories()).value_or(RunRecord());
+  if (const auto failure = write_report(file, html_report(run), "--report=" + file, Document::report)) {
     say_last(LogLevel::error, failure->message);
   }
 }
@@ -267,9 +274,7 @@ void JobReporter::attempt_ended(const JobOutcome& outcome, const std::string& ne
   // several nodes, a node does not know here whether its attempt was the last one.
   if (failed_before && !is_last && !plan_.nodes.several()) text_ = {text_.front() + ", as in the previous attempt"};
   if (!next.empty()) text_.push_back("  " + next);
-  if (history && wants_events()) {
-    write_event(history_line(plan_, node_name(plan_.host_name, placement_), history(), wall_now()));
-  }
+  if (history && wants_events()) write_history(history());
   write_event(attempt_ended_line(plan_, placement_, {outcome, next, evidence_, text_}, wall_now()));
   const LogLevel level = level_of(outcome);
   is_ending_ = true;
@@ -305,9 +310,9 @@ void JobReporter::finish(const JobOutcome& outcome, int exit_code, const std::st
   if (const auto failure = pass_error_upwards(outcome, exit_code)) say_last(LogLevel::error, failure->message);
   write_html_report();
   if (plan_.summary_file.empty()) return;
-  const SummaryInput input{plan_, outcome, end, log_directory(), evidence_, text_};
   const std::string& file = plan_.summary_file;
-  if (const auto failure = write_report(file, summary_document(input), "--summary=" + file, Document::summary)) {
+  if (const auto failure = write_report(file, summary_document(plan_, outcome, end, evidence_, log_directory()),
+                                        "--summary=" + file, Document::summary)) {
     say_last(LogLevel::error, failure->message);
   }
 }

@@ -14,7 +14,6 @@
 #include "launcher/see/report/event_memory.h"
 #include "launcher/see/report/failure_summary.h"
 #include "launcher/see/report/line_queue.h"
-#include "launcher/see/report/report_file.h"
 #include "launcher/see/view/history_data.h"
 #include "launcher/start/log/line_file.h"
 #include "launcher/start/log/log.h"
@@ -46,6 +45,7 @@ class JobReporter {
   void attempt_began(const Placement& placement);
   bool wants_events() const { return events_.is_open() || !plan_.report_file.empty(); }
   void write_event(const std::string& line);
+  void write_history(const AttemptHistory& history_of_attempt);
   void write_html_report();
   void log_event(const Event& event);
   void log_message(const LogLine& line);

@@ -3,12 +3,13 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
+#include <limits>
 #include <map>
 #include <set>
 
 #include "base/text.h"
-#include "launcher/see/report/event_values.h"
 #include "launcher/see/report/history_json.h"
 
 namespace ddp::launcher {
@@ -18,6 +19,60 @@ using Json = nlohmann::json;
 
 constexpr int kMostAttempts = 1000;
 constexpr std::size_t kMostMessages = 500;
+
+// The next functions read values from an event. Nothing is trusted: a value of another type counts as missing.
+const Json& value_at(const Json& object, const char* name) {
+  static const Json kNull;
+  const auto found = object.find(name);
+  return found == object.end() ? kNull : *found;
+}
+
+std::string text_at(const Json& object, const char* name) {
+  const Json& value = value_at(object, name);
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+// Times and sizes are never negative.
+double number_at(const Json& object, const char* name) {
+  const Json& value = value_at(object, name);
+  return value.is_number() ? std::max(value.get<double>(), 0.0) : 0;
+}
+
+std::uint64_t count_at(const Json& object, const char* name) {
+  return static_cast<std::uint64_t>(std::min(number_at(object, name), 9e18));
+}
+
+std::optional<int> optional_integer(const Json& value) {
+  if (!value.is_number() || std::abs(value.get<double>()) > std::numeric_limits<int>::max()) return std::nullopt;
+  return static_cast<int>(value.get<double>());
+}
+
+int integer_at(const Json& object, const char* name) {
+  return optional_integer(value_at(object, name)).value_or(0);
+}
+
+// Returns the elements of an array, and none of anything else.
+const std::vector<Json>& list_at(const Json& object, const char* name) {
+  static const std::vector<Json> kNone;
+  const auto* list = value_at(object, name).get_ptr<const Json::array_t*>();
+  return list == nullptr ? kNone : *list;
+}
+
+std::vector<std::string> texts_at(const Json& object, const char* name) {
+  std::vector<std::string> texts;
+  for (const Json& each : list_at(object, name)) {
+    if (each.is_string()) texts.push_back(each.get<std::string>());
+  }
+  return texts;
+}
+
+std::vector<int> integers_at(const Json& object, const char* name) {
+  std::vector<int> integers;
+  for (const Json& each : list_at(object, name)) {
+    if (const auto integer = optional_integer(each)) integers.push_back(*integer);
+  }
+  return integers;
+}
 
 std::vector<MergedStack> read_stacks(const Json& stall) {
   std::vector<RankStacks> ranks;
@@ -43,6 +98,8 @@ std::string end_of(const Json& event) {
 // Adds the events of a run, in their order, to a RunRecord.
 class RunReader {
  public:
+  explicit RunReader(const std::map<int, AttemptHistory>& histories) : histories_(histories) {}
+
   void add(const Json& event) {
     const std::string kind = text_at(event, "event");
     if (const auto time = seconds_of_time(text_at(event, "time"))) {
@@ -70,8 +127,8 @@ class RunReader {
     if (!run_.exit_code) run_.seconds = now_;
     for (auto& [number, attempt] : attempts_) {
       for (auto& [rank, worker] : workers_[number]) attempt.workers.push_back(std::move(worker));
-      std::ranges::sort(attempt.nodes, {}, &NodeRecord::first_rank);
       add_nodes_of_history(attempt);
+      std::ranges::sort(attempt.nodes, {}, &NodeRecord::first_rank);
       run_.attempts.push_back(std::move(attempt));
     }
     say_what_is_missing();
@@ -187,7 +244,8 @@ class RunReader {
     AttemptRecord* attempt = attempt_of(event);
     if (attempt == nullptr) return;
     // If several nodes write to the same file, the coordinator knows the most ranks.
-    AttemptHistory history = read_history(event);
+    const auto kept = histories_.find(attempt->number);
+    AttemptHistory history = kept == histories_.end() ? read_history(event) : kept->second;
     const std::string recording = text_at(event, "recording");
     if (!recording.empty()) attempt->recording = recording;
     if (!attempt->history || attempt->history->ranks.size() < history.ranks.size())
@@ -206,7 +264,6 @@ class RunReader {
     attempt->cause = kind;
     attempt->next = text_at(event, "next");
     attempt->text = texts_at(event, "text");
-    if (attempt->text.empty() && !kind.empty()) attempt->text.push_back(sentence_of(cause));
     attempt->last_lines = texts_at(event, "last_lines");
     attempt->core = text_at(event, "core");
     attempt->log_file = text_at(event, "log_file");
@@ -215,21 +272,10 @@ class RunReader {
     if (kind == "exit_timeout") attempt->culprits = integers_at(cause, "waited_for");
   }
 
-  // Describes a cause in an event log of a version that writes no text.
-  static std::string sentence_of(const Json& cause) {
-    const std::string kind = text_at(cause, "kind");
-    if (kind == "worker_failed")
-      return "rank " + std::to_string(integer_at(cause, "rank")) + " failed: " + end_of(cause);
-    if (kind == "signal") return "terminated by " + text_at(cause, "signal");
-    const std::string message = text_at(cause, "message");
-    return message.empty() ? "the attempt was terminated (" + kind + ")" : message;
-  }
-
   void job_ended(const Json& event) {
     run_.exit_code = integer_at(event, "exit_code");
     run_.seconds = number_at(event, "run_seconds");
     run_.text = texts_at(event, "text");
-    if (run_.text.empty() && !text_at(event, "message").empty()) run_.text.push_back(text_at(event, "message"));
   }
 
   // A node's event log has only its own workers. Its history shows which nodes the other ranks are on.
@@ -244,7 +290,6 @@ class RunReader {
       ++node.workers;
     }
     for (auto& [name, node] : others) attempt.nodes.push_back(std::move(node));
-    std::ranges::sort(attempt.nodes, {}, &NodeRecord::first_rank);
   }
 
   void say_what_is_missing() {
@@ -266,6 +311,7 @@ class RunReader {
     if (messages_left_out_ > 0) say(base::counted(messages_left_out_, "later message") + " are left out.");
   }
 
+  const std::map<int, AttemptHistory>& histories_;
   RunRecord run_;
   std::map<int, AttemptRecord> attempts_;
   std::map<int, std::map<int, WorkerRecord>> workers_;  // by attempt and rank
@@ -291,7 +337,8 @@ std::optional<double> seconds_of_time(const std::string& text) {
   return seconds;
 }
 
-std::optional<RunRecord> read_run(std::span<const std::string> event_lines, const std::string& run_id) {
+std::optional<RunRecord> read_run(std::span<const std::string> event_lines, const std::string& run_id,
+                                  const std::map<int, AttemptHistory>& histories) {
   std::vector<Json> events;  // of the selected run
   std::string selected = run_id;
   std::set<std::string> started;  // nodes that have started the selected run
@@ -322,7 +369,7 @@ std::optional<RunRecord> read_run(std::span<const std::string> event_lines, cons
     events.push_back(std::move(event));
   }
   if (events.empty()) return std::nullopt;
-  RunReader reader;
+  RunReader reader(histories);
   for (const Json& event : events) reader.add(event);
   RunRecord run = reader.finish();
   if (run.run_id.empty()) run.run_id = selected;

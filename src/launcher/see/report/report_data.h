@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -94,7 +95,9 @@ struct RunRecord {
 // Reads the lines of one run. `run_id` selects a run if the log contains several; if it is empty, the last one counts.
 // If the same run id was used again, its last run counts. Lines that are no events are counted in `missing`. Returns
 // std::nullopt if there is no event of that run.
-std::optional<RunRecord> read_run(std::span<const std::string> event_lines, const std::string& run_id = "");
+// `histories` replace those of the lines, by attempt.
+std::optional<RunRecord> read_run(std::span<const std::string> event_lines, const std::string& run_id = "",
+                                  const std::map<int, AttemptHistory>& histories = {});
 
 // Returns seconds since 1970 for a text such as "2026-11-21T08:43:22.123Z", or std::nullopt if it is something else.
 std::optional<double> seconds_of_time(const std::string& text);

@@ -3,7 +3,10 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -17,6 +20,61 @@
 #include "launcher/start/log/file_output.h"
 
 namespace ddp::launcher {
+namespace {
+
+constexpr std::array kDocumentNames = {"a file", "a summary", "a report", "a trace", "a port file", "an event log"};
+constexpr std::size_t kDocumentHead = 4096;  // bytes at the beginning of a file that are enough to recognize it
+constexpr std::string_view kGzip = "\x1f\x8b";
+
+// Returns the beginning of the text, or an empty string if it is damaged.
+std::string decompressed(std::string_view head) {
+  z_stream stream{};
+  constexpr int kGzipWindow = MAX_WBITS + 16;
+  if (::inflateInit2(&stream, kGzipWindow) != Z_OK) return "";
+  std::array<char, kDocumentHead> buffer;
+  // The library changes no input; its interface is older than const.
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(head.data()));
+  stream.avail_in = static_cast<uInt>(head.size());
+  stream.next_out = reinterpret_cast<Bytef*>(buffer.data());
+  stream.avail_out = static_cast<uInt>(buffer.size());
+  ::inflate(&stream, Z_SYNC_FLUSH);
+  ::inflateEnd(&stream);
+  return {buffer.data(), buffer.size() - stream.avail_out};
+}
+
+// Returns whether the text begins with these parts, in this order, with digits or spaces between them.
+bool begins_with(std::string_view text, std::initializer_list<std::string_view> parts) {
+  for (const std::string_view part : parts) {
+    text = text.substr(std::min(text.size(), text.find_first_not_of(" \n\r\t0123456789")));
+    if (!text.starts_with(part)) return false;
+    text.remove_prefix(part.size());
+  }
+  return true;
+}
+
+}  // namespace
+
+bool is_own_document(Document document, std::string_view head) {
+  if (head.empty() || document == Document::any) return true;
+  if (head.starts_with(kGzip))
+    return document == Document::trace && is_own_document(document, decompressed(head) + " ");
+  switch (document) {
+    case Document::any:
+      return true;
+    case Document::summary:
+      return begins_with(head, {"{", "\"schema\":", ",", "\"version\":"}) && head.find("\"run_id\"") != head.npos;
+    case Document::report:
+      return head.starts_with("<!DOCTYPE html>") && head.find(kReportMark) != head.npos;
+    case Document::trace:
+      return begins_with(head, {R"({"displayTimeUnit":"ms","traceEvents":[)", R"({"ph":"M","pid":)", R"(,"tid":)",
+                                R"(,"name":"process_name","args":{"name":"job )"});
+    case Document::event_log:
+      return begins_with(head, {R"({"time":")", "-", "-", "T", ":", ":", ".", R"(Z","event":")"});
+    case Document::port_file:
+      return head.find_first_not_of("0123456789\n") == head.npos;
+  }
+  return false;
+}
 
 namespace fs = std::filesystem;
 
@@ -49,10 +107,11 @@ std::optional<base::Failure> protect(const Target& target, Document document, co
   if (size >= 0 && is_own_document(document, std::string_view(head).substr(0, static_cast<std::size_t>(size)))) {
     return std::nullopt;
   }
-  return base::Failure{what + (document == Document::event_log ? " would append to" : " would overwrite") +
-                       " a file that " +
-                       (size < 0 ? "cannot be read" : "is not " + name_of(document) + " of ddplaunch") +
-                       ". Use another name, or remove the file."};
+  return base::Failure{
+      what + (document == Document::event_log ? " would append to" : " would overwrite") + " a file that " +
+      (size < 0 ? "cannot be read"
+                : "is not " + std::string(kDocumentNames.at(static_cast<std::size_t>(document))) + " of ddplaunch") +
+      ". Use another name, or remove the file."};
 }
 
 // Draft is a temporary file that becomes the report or is removed.
@@ -138,6 +197,7 @@ std::optional<base::Failure> write_report(const std::string& path, const std::st
 }
 
 std::optional<base::Failure> check_report(const std::string& path, const std::string& what, Document document) {
+  if (path.empty()) return std::nullopt;
   const Target target(path);
   if (target.own) return std::nullopt;
   if (auto failure = protect(target, document, what)) return failure;

@@ -69,7 +69,7 @@ struct MarkOf {
 }  // namespace
 
 std::optional<base::Failure> TraceFile::check(const LaunchPlan& plan) {
-  return plan.trace_file.empty() ? std::nullopt : check_report(plan.trace_file, option_of(plan), Document::trace);
+  return check_report(plan.trace_file, option_of(plan), Document::trace);
 }
 
 TraceFile::TraceFile(const LaunchPlan& plan, const std::string& started, Warn warn, std::uint64_t most_bytes)

@@ -11,6 +11,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "launcher/limits.h"
+#include "launcher/see/view/styled_line.h"
 #include "store/limits.h"
 
 namespace ddp::launcher {
@@ -36,19 +37,10 @@ std::string quoted_key(std::string_view key) {
   return "\"" + text + "\"";
 }
 
-// Aligns the columns, with two spaces before each of them. Lines have no spaces at their end.
+// Aligns the columns, with two spaces before each of them.
 std::string lines_of(const std::vector<Row>& rows) {
-  std::vector<std::size_t> widths;
-  for (const Row& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
   std::string text;
-  for (const Row& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) line += "  " + row[i] + std::string(widths[i] - row[i].size(), ' ');
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
+  for (const std::string& line : aligned_rows(rows)) text += "  " + line + "\n";
   return text;
 }
 

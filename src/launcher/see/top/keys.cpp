@@ -24,18 +24,9 @@ constexpr Sequence kSequences[] = {
 };
 
 Kind control_key(char c) {
-  switch (c) {
-    case '\r':
-    case '\n':
-      return Kind::enter;
-    case '\x7f':
-    case '\b':
-      return Kind::backspace;
-    case '\f':
-      return Kind::redraw;
-    default:
-      return Kind::other;
-  }
+  if (c == '\r' || c == '\n') return Kind::enter;
+  if (c == '\x7f' || c == '\b') return Kind::backspace;
+  return c == '\f' ? Kind::redraw : Kind::other;
 }
 
 bool is_final(char c) {

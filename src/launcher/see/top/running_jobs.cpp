@@ -1,18 +1,19 @@
 #include "launcher/see/top/running_jobs.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <limits>
 #include <optional>
 #include <utility>
 
+#include "base/exit_code.h"
 #include "base/text.h"
 #include "launcher/limits.h"
 #include "launcher/see/top/view_client.h"
 #include "launcher/see/top/view_socket.h"
+#include "launcher/see/view/json_fields.h"
 #include "launcher/see/view/short_figures.h"
-#include "launcher/see/view/text_columns.h"
+#include "launcher/see/view/styled_line.h"
 #include "launcher/start/facts/node_facts.h"
 
 namespace ddp::launcher {
@@ -21,7 +22,7 @@ namespace {
 constexpr std::size_t kListedJobs = 20;  // in a message
 constexpr int kTextColumns = 60;         // of a run id, a state or a program
 
-using Cells = std::array<std::string, 7>;
+using Cells = std::vector<std::string>;
 
 Cells cells_of(const RunningJob& job) {
   const std::string pid = std::to_string(job.pid);
@@ -54,6 +55,25 @@ void take_snapshot(const JobSnapshot& snapshot, RunningJob& job) {
       static_cast<int>(std::ranges::count_if(snapshot.nodes, [](const NodeRow& node) { return node.workers > 0; }));
   job.uptime = snapshot.uptime;
   job.is_stalled = !snapshot.stall.empty();
+}
+
+constexpr int kListSchema = 1;
+constexpr int kTimeDigits = 3;
+
+template <typename Value>
+std::optional<Value> if_known(const RunningJob& job, const Value& value) {
+  return job.has_answered ? std::optional(value) : std::nullopt;
+}
+
+void list_job(FieldWriter& fields, const RunningJob& job) {
+  fields.add("pid", static_cast<int>(job.pid));
+  fields.add("state", state_of(job));
+  fields.add("reason", why_unknown(job));
+  fields.add("run_id", if_known(job, job.run_id));
+  fields.add("program", if_known(job, job.program));
+  fields.add("world_size", if_known(job, job.ranks));
+  fields.add("node_count", if_known(job, job.nodes));
+  fields.add("uptime_seconds", if_known(job, job.uptime), kTimeDigits);
 }
 
 }  // namespace
@@ -97,17 +117,7 @@ std::string why_unknown(const RunningJob& job) {
 std::vector<std::string> job_table(std::span<const RunningJob> jobs) {
   std::vector<Cells> rows = {{"PID", "RUN ID", "RANKS", "NODES", "AGE", "STATE", "PROGRAM"}};
   for (const RunningJob& job : jobs) rows.push_back(cells_of(job));
-  std::array<int, std::tuple_size_v<Cells> - 1> widths{};
-  for (const Cells& row : rows) {
-    for (std::size_t i = 0; i < widths.size(); ++i) widths[i] = std::max(widths[i], columns_of(row[i]));
-  }
-  std::vector<std::string> lines;
-  for (const Cells& row : rows) {
-    std::string& line = lines.emplace_back();
-    for (std::size_t i = 0; i < widths.size(); ++i) line += left_aligned(row[i], widths[i]) + "  ";
-    line += row.back();
-  }
-  return lines;
+  return aligned_rows(rows);
 }
 
 base::Result<RunningJob> choose_job(const std::vector<RunningJob>& jobs, const std::string& wanted) {
@@ -130,6 +140,30 @@ base::Result<RunningJob> choose_job(const std::vector<RunningJob>& jobs, const s
   if (matching.empty())
     return base::Failure{"no running job is named '" + wanted + "'. These are running:" + list_of(jobs)};
   return base::Failure{"several jobs are named '" + wanted + "'. Name one of them by its PID:" + list_of(matching)};
+}
+
+std::string list_text(std::span<const RunningJob> jobs) {
+  if (jobs.empty()) return "No job of this user is running on this node.\n";
+  std::string text;
+  for (const std::string& line : job_table(jobs)) text += line + "\n";
+  return text;
+}
+
+std::string list_json(std::span<const RunningJob> jobs) {
+  std::string text = "{\"schema\":" + std::to_string(kListSchema) + ",\"jobs\":[";
+  for (const RunningJob& job : jobs) {
+    if (&job != &jobs.front()) text += ',';
+    FieldWriter::object(text, job, list_job);
+  }
+  return text + "]}\n";
+}
+
+int run_ls_command(const LsOptions& options, const std::vector<std::string>& environment, Log& log,
+                   int (*print)(const std::string& text)) {
+  const auto jobs = find_jobs(environment);
+  if (jobs) return print(options.json ? list_json(jobs.value()) : list_text(jobs.value()));
+  log.write({LogLevel::error, LogSource::launcher, jobs.error().message});
+  return base::kExitOwnFault;
 }
 
 }  // namespace ddp::launcher

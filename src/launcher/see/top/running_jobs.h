@@ -11,6 +11,8 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "launcher/start/cli/subcommand_options.h"
+#include "launcher/start/log/log.h"
 
 namespace ddp::launcher {
 
@@ -52,5 +54,15 @@ std::vector<std::string> job_table(std::span<const RunningJob> jobs);
 // Returns the job with this pid or run id, or the only one if `wanted` is empty. The failure is a sentence for the
 // user, with a list of the jobs if there are several. It is pure.
 base::Result<RunningJob> choose_job(const std::vector<RunningJob>& jobs, const std::string& wanted);
+
+// Prints the running jobs of this user on this node. Returns the exit code. `environment` has lines "NAME=value". Text
+// for standard output is passed to `print`, which returns an exit code.
+int run_ls_command(const LsOptions& options, const std::vector<std::string>& environment, Log& log,
+                   int (*print)(const std::string& text));
+
+// Returns the list as text for people, or as one line of JSON. Both end with a line break. They are pure.
+// docs/reference/top.md describes the document.
+std::string list_text(std::span<const RunningJob> jobs);
+std::string list_json(std::span<const RunningJob> jobs);
 
 }  // namespace ddp::launcher

@@ -16,8 +16,8 @@
 #include "launcher/see/top/top_screen.h"
 #include "launcher/see/top/view_client.h"
 #include "launcher/see/top/view_socket.h"
-#include "launcher/see/view/snapshot_json.h"
-#include "launcher/see/view/text_columns.h"
+#include "launcher/see/view/job_snapshot.h"
+#include "launcher/see/view/styled_line.h"
 #include "launcher/see/view/top_frame.h"
 #include "launcher/start/facts/node_facts.h"
 #include "launcher/start/plan/output_plan.h"
@@ -139,11 +139,13 @@ class Command {
       return fail("the terminal cannot move its cursor (TERM=dumb). Add --once.");
     }
     net::EventLoop loop;
-    auto screen = TopScreen::open(loop, std::move(fd), {view_, style_, options_.interval});
-    if (!screen) return fail(screen.error().message);
-    const auto end = screen.value()->run();
-    const std::string refusal = clean_text(screen.value()->refusal());
-    screen = base::Failure{""};  // restores the terminal before a line is printed
+    auto terminal = Terminal::open();
+    if (!terminal) return fail(terminal.error().message);
+    auto screen = std::make_unique<TopScreen>(loop, std::move(fd), std::move(terminal).value(),
+                                              TopScreen::Options{view_, style_, options_.interval});
+    const auto end = screen->run();
+    const std::string refusal = clean_text(screen->refusal());
+    screen.reset();  // restores the terminal before a line is printed
     if (end == TopScreen::End::refused) return fail(refusal);
     if (end == TopScreen::End::job_ended) {
       log_.write({LogLevel::info, LogSource::launcher, "the job has ended"});

@@ -19,13 +19,6 @@ constexpr std::array kSignals = {SIGWINCH, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIG
 
 }  // namespace
 
-base::Result<std::unique_ptr<TopScreen>> TopScreen::open(net::EventLoop& loop, base::UniqueFd fd, Options options) {
-  auto terminal = Terminal::open();
-  if (!terminal) return terminal.error();
-  return std::unique_ptr<TopScreen>(
-      new TopScreen(loop, std::move(fd), std::move(terminal).value(), std::move(options)));
-}
-
 TopScreen::TopScreen(net::EventLoop& loop, base::UniqueFd fd, std::unique_ptr<Terminal> terminal, Options options)
     : loop_(loop),
       style_(options.style),

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -29,8 +27,8 @@ class TopScreen {
     std::chrono::milliseconds interval;
   };
 
-  // `fd` is a connection to a launcher. Fails if the standard output is no terminal.
-  static base::Result<std::unique_ptr<TopScreen>> open(net::EventLoop& loop, base::UniqueFd fd, Options options);
+  // `fd` is a connection to a launcher.
+  TopScreen(net::EventLoop& loop, base::UniqueFd fd, std::unique_ptr<Terminal> terminal, Options options);
 
   // Runs until the user quits, or nothing can be shown any more. The destructor restores the terminal.
   End run();
@@ -38,8 +36,6 @@ class TopScreen {
   const std::string& refusal() const { return refusal_; }
 
  private:
-  TopScreen(net::EventLoop& loop, base::UniqueFd fd, std::unique_ptr<Terminal> terminal, Options options);
-
   void tick();
   void take(const ViewAnswer& answer);
   void read_keys();

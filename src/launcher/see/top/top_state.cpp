@@ -1,7 +1,6 @@
 #include "launcher/see/top/top_state.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/printable.h"
 #include "base/text.h"
@@ -36,25 +35,23 @@ void type_filter(const Key& key, TopView& view) {
   if (key.kind == Kind::enter || key.kind == Kind::escape) view.is_typing = false;
 }
 
+struct Movement {
+  Kind key;
+  int lines;
+  int pages;
+};
+constexpr int kEverything = 1 << 24;  // lines
+constexpr Movement kMovements[] = {{Kind::up, -1, 0},
+                                   {Kind::down, 1, 0},
+                                   {Kind::page_up, 0, -1},
+                                   {Kind::page_down, 0, 1},
+                                   {Kind::home, -kEverything, 0},
+                                   {Kind::end, kEverything, 0}};
+
 // Returns by how many lines a key moves, or 0 if it is no key of movement.
 int movement_of(Kind kind, int page) {
-  constexpr int kEverything = 1 << 24;
-  switch (kind) {
-    case Kind::up:
-      return -1;
-    case Kind::down:
-      return 1;
-    case Kind::page_up:
-      return -page;
-    case Kind::page_down:
-      return page;
-    case Kind::home:
-      return -kEverything;
-    case Kind::end:
-      return kEverything;
-    default:
-      return 0;
-  }
+  const auto* movement = std::ranges::find(kMovements, kind, &Movement::key);
+  return movement == std::end(kMovements) ? 0 : movement->lines + movement->pages * page;
 }
 
 void scroll(TextPane& pane, int lines) {
@@ -105,33 +102,14 @@ TopEffect close_pane(TopState& state) {
 
 TopEffect press_letter(char letter, TopState& state) {
   TopView& view = state.view;
-  switch (letter) {
-    case 's':
-      step_through(view.order, count_of_orders(), 1);
-      return TopEffect::none;
-    case 'S':
-      step_through(view.order, count_of_orders(), -1);
-      return TopEffect::none;
-    case 'v':
-      step_through(view.layout, 4, 1);
-      return TopEffect::none;
-    case 'p':
-      view.is_paused = !view.is_paused;
-      return TopEffect::none;
-    case 'h':
-    case '?':
-      view.is_help_open = true;
-      return TopEffect::none;
-    case '/':
-      view.is_typing = true;
-      return TopEffect::none;
-    case 't':
-      return open_pane(state, TopEffect::take_stacks);
-    case 'f':
-      return open_pane(state, TopEffect::follow_output);
-    default:
-      return TopEffect::none;
-  }
+  if (letter == 's') step_through(view.order, count_of_orders(), 1);
+  if (letter == 'S') step_through(view.order, count_of_orders(), -1);
+  if (letter == 'v') step_through(view.layout, 4, 1);
+  if (letter == 'p') view.is_paused = !view.is_paused;
+  if (letter == 'h' || letter == '?') view.is_help_open = true;
+  if (letter == '/') view.is_typing = true;
+  if (letter == 't') return open_pane(state, TopEffect::take_stacks);
+  return letter == 'f' ? open_pane(state, TopEffect::follow_output) : TopEffect::none;
 }
 
 }  // namespace

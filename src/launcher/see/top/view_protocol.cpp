@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "launcher/see/view/snapshot_json.h"
+#include "launcher/see/view/job_snapshot.h"
 
 namespace ddp::launcher {
 namespace {

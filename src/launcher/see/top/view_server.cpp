@@ -9,7 +9,7 @@
 
 #include "launcher/limits.h"
 #include "launcher/see/top/view_protocol.h"
-#include "launcher/see/view/snapshot_json.h"
+#include "launcher/see/view/job_snapshot.h"
 
 namespace ddp::launcher {
 namespace {
@@ -194,14 +194,6 @@ class ViewServer::Client : public std::enable_shared_from_this<Client> {
   std::unique_ptr<net::Watch> output_due_;
   std::unique_ptr<net::Watch> impatient_;
 };
-
-base::Result<std::unique_ptr<ViewServer>> ViewServer::open(net::EventLoop& loop,
-                                                           const std::vector<std::string>& folders, pid_t pid,
-                                                           Job job) {
-  auto socket = listen_in(folders, pid);
-  if (!socket) return socket.error();
-  return std::unique_ptr<ViewServer>(new ViewServer(loop, std::move(socket).value(), std::move(job)));
-}
 
 ViewServer::ViewServer(net::EventLoop& loop, ListeningSocket socket, Job job)
     : loop_(loop), socket_(std::move(socket)), job_(std::move(job)) {

@@ -20,7 +20,7 @@ namespace ddp::launcher {
 // Belongs to the event loop's thread, and never blocks it. A client that sends garbage gets an error. A client that
 // reads nothing for limits::kViewPatience is dropped.
 //
-//   auto server = ViewServer::open(loop, socket_folders(runtime_directory), pid, {…});
+//   ViewServer server(loop, listen_in(socket_folders(environment), pid).value(), {…});
 class ViewServer {
  public:
   using Reply = std::function<void(const std::vector<std::string>& lines)>;
@@ -36,9 +36,8 @@ class ViewServer {
     std::function<std::unique_ptr<net::Watch>(int rank, Sink sink)> follow;
   };
 
-  // Listens in the first of `folders` that can be used.
-  static base::Result<std::unique_ptr<ViewServer>> open(net::EventLoop& loop, const std::vector<std::string>& folders,
-                                                        pid_t pid, Job job);
+  // The socket is one of listen_in().
+  ViewServer(net::EventLoop& loop, ListeningSocket socket, Job job);
   // Removes the socket and closes all connections.
   ~ViewServer();
   ViewServer(const ViewServer&) = delete;
@@ -51,7 +50,6 @@ class ViewServer {
  private:
   class Client;
 
-  ViewServer(net::EventLoop& loop, ListeningSocket socket, Job job);
   void arm();
   void accept();
   void sweep_soon();

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -78,17 +77,14 @@ base::Result<ListeningSocket> listen_at(const std::string& path) {
 
 }  // namespace
 
-std::vector<std::string> socket_folders(const std::string& runtime_directory, const std::string& temporary) {
-  std::vector<std::string> folders;
-  if (runtime_directory.starts_with('/')) folders.push_back(runtime_directory);
-  folders.push_back(temporary + "/ddplaunch-" + std::to_string(::geteuid()));
-  return folders;
-}
-
-std::vector<std::string> socket_folders(std::span<const std::string> environment) {
+std::vector<std::string> socket_folders(std::span<const std::string> environment, const std::string& temporary) {
   const std::string chosen = find_variable(environment, "DDP_SOCKET_DIR").value_or("");
   if (!chosen.empty()) return {chosen};
-  return socket_folders(find_variable(environment, "XDG_RUNTIME_DIR").value_or(""));
+  const std::string runtime = find_variable(environment, "XDG_RUNTIME_DIR").value_or("");
+  std::vector<std::string> folders;
+  if (runtime.starts_with('/')) folders.push_back(runtime);
+  folders.push_back(temporary + "/ddplaunch-" + std::to_string(::geteuid()));
+  return folders;
 }
 
 std::optional<base::Failure> check_socket_folder(const std::string& folder) {

@@ -13,12 +13,10 @@
 
 namespace ddp::launcher {
 
-// Returns the directories for sockets of this user, the preferred one first: `runtime_directory` ($XDG_RUNTIME_DIR) if
-// it is set, and a directory in `temporary`.
-std::vector<std::string> socket_folders(const std::string& runtime_directory, const std::string& temporary = "/tmp");
-
-// Does the same for the user's environment ("NAME=value"). If DDP_SOCKET_DIR is set, it is the only directory.
-std::vector<std::string> socket_folders(std::span<const std::string> environment);
+// Returns the directories for sockets of this user, the preferred one first: $XDG_RUNTIME_DIR if it is set, and a
+// directory in `temporary`. If $DDP_SOCKET_DIR is set, it is the only one. `environment` has lines "NAME=value".
+std::vector<std::string> socket_folders(std::span<const std::string> environment,
+                                        const std::string& temporary = "/tmp");
 
 // Returns why this directory cannot be trusted: it is missing, a link, belongs to another user, or others may use it.
 std::optional<base::Failure> check_socket_folder(const std::string& folder);

@@ -1,17 +1,43 @@
 #include "launcher/see/view/chrome_trace.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <utility>
 
 #include "base/hash.h"
+#include "base/printable.h"
 #include "launcher/limits.h"
 #include "wire/call_names.h"
 #include "wire/status_page_layout.h"
 
 namespace ddp::launcher {
 namespace {
+
+void append_number(std::string& text, std::uint64_t number) {
+  std::array<char, 24> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
+  text.append(digits.data(), end);
+}
+
+constexpr const char* kUnknown = "collective";
+
+OpenSpan open_call(const RankView& rank, std::size_t group, std::uint64_t number) {
+  OpenSpan span{false, kUnknown, rank.page.groups[group].name, number, rank.seen_at};
+  if (group < rank.arrivals.size()) {
+    const auto& arrivals = rank.arrivals[group];
+    const auto arrival = std::ranges::find(arrivals, number, &Arrival::sequence);
+    if (arrival != arrivals.end()) span.since = arrival->called_at;
+  }
+  if (group < rank.calls.size()) {
+    const auto& calls = rank.calls[group];
+    const auto call = std::ranges::find(calls, number, &CallView::sequence);
+    if (call != calls.end() && call->called_at != 0) span.since = call->called_at;
+    if (call != calls.end() && !call->what.empty()) span.name = describe(*call);
+  }
+  return span;
+}
 
 constexpr std::uint64_t kSecond = 1'000'000'000;
 // The coordinator gets the records of other nodes later.
@@ -44,6 +70,159 @@ std::string with_name(std::string_view what, const std::string& name) {
 }
 
 }  // namespace
+
+std::string json_string(std::string_view text) {
+  std::string json = "\"";
+  for (const char c : base::printable(text)) {
+    if (c == '"' || c == '\\') json += '\\';
+    if (c == '\t') {
+      json += "\\t";
+    } else {
+      json += c;
+    }
+  }
+  return json + '"';
+}
+
+TraceText& TraceText::begin(char kind, int process, int thread) {
+  text_ += std::exchange(is_first_, false) ? "\n{\"ph\":\"" : ",\n{\"ph\":\"";
+  text_ += kind;
+  text_ += "\",\"pid\":";
+  append_number(text_, static_cast<std::uint64_t>(process));
+  text_ += ",\"tid\":";
+  append_number(text_, static_cast<std::uint64_t>(thread));
+  needs_comma_ = true;
+  return *this;
+}
+
+TraceText& TraceText::category(std::string_view name) {
+  key("cat");
+  text_ += '"';
+  text_ += name;
+  text_ += '"';
+  return *this;
+}
+
+TraceText& TraceText::time(std::uint64_t at) {
+  key("ts");
+  microseconds(since_origin(at));
+  return *this;
+}
+
+TraceText& TraceText::duration(std::uint64_t nanoseconds) {
+  key("dur");
+  microseconds(nanoseconds);
+  return *this;
+}
+
+TraceText& TraceText::id(std::uint64_t id) {
+  key("id");
+  text_ += "\"0x" + base::hex64(id) + '"';
+  return *this;
+}
+
+TraceText& TraceText::member(std::string_view name, std::string_view json) {
+  key(name);
+  text_ += json;
+  return *this;
+}
+
+TraceText& TraceText::member(std::string_view name, std::uint64_t number) {
+  key(name);
+  append_number(text_, number);
+  return *this;
+}
+
+TraceText& TraceText::begin_args() {
+  text_ += ",\"args\":{";
+  has_args_ = true;
+  needs_comma_ = false;
+  return *this;
+}
+
+void TraceText::end() {
+  if (std::exchange(has_args_, false)) text_ += '}';
+  text_ += '}';
+}
+
+std::string TraceText::take() {
+  return std::exchange(text_, {});
+}
+
+void TraceText::key(std::string_view key) {
+  if (std::exchange(needs_comma_, true)) text_ += ',';
+  text_ += '"';
+  text_ += key;
+  text_ += "\":";
+}
+
+// The format counts in microseconds. Fractions keep the nanoseconds exact.
+void TraceText::microseconds(std::uint64_t nanoseconds) {
+  append_number(text_, nanoseconds / 1000);
+  const auto rest = static_cast<unsigned>(nanoseconds % 1000);
+  if (rest == 0) return;
+  text_ += '.';
+  for (const unsigned digit : {rest / 100, rest / 10 % 10, rest % 10}) text_ += static_cast<char>('0' + digit);
+}
+
+std::vector<OpenSpan> open_spans(const RankView& rank) {
+  std::vector<OpenSpan> spans;
+  if (!rank.page.is_written) return spans;
+  for (std::size_t i = 0; i < rank.page.groups.size(); ++i) {
+    const GroupView& group = rank.page.groups[i];
+    if (group.is_left || group.is_by_stack || group.called <= group.finished) continue;
+    const std::uint64_t last = std::min(group.called, group.finished + limits::kTraceOpenCalls);
+    for (std::uint64_t number = group.finished + 1; number <= last; ++number) {
+      spans.push_back(open_call(rank, i, number));
+    }
+  }
+  const PageView& page = rank.page;
+  const bool has_phase = !is_training(page.phase) && page.phase != RankPhase::done && page.phase_since != 0;
+  if (has_phase) {
+    const std::string name =
+        std::string(name_of(page.phase)) + (page.phase_name.empty() ? "" : " ('" + page.phase_name + "')");
+    spans.push_back({true, name, "", 0, page.phase_since});
+  }
+  return spans;
+}
+
+void keep_what_is_known(const std::vector<OpenSpan>& known, std::vector<OpenSpan>& spans) {
+  for (OpenSpan& span : spans) {
+    const auto same = std::ranges::find_if(known, [&](const OpenSpan& other) {
+      return !span.is_phase && !other.is_phase && other.number == span.number && other.group == span.group;
+    });
+    if (same == known.end()) continue;
+    span.since = std::min(span.since, same->since);
+    if (span.name == kUnknown) span.name = same->name;
+  }
+}
+
+std::optional<int> SpanLanes::place(std::uint64_t begin, std::uint64_t end) {
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    if (lanes_[i].place({begin, end})) return static_cast<int>(i);
+  }
+  return std::nullopt;
+}
+
+bool SpanLanes::Lane::place(const Span& span) {
+  const auto crosses = [&](const Span& other) {
+    const bool is_apart = span.end <= other.begin || span.begin >= other.end;
+    const bool is_within = span.begin >= other.begin && span.end <= other.end;
+    const bool is_around = span.begin <= other.begin && span.end >= other.end;
+    return !is_apart && !is_within && !is_around;
+  };
+  if (span.begin < latest_end && (span.begin < forgotten_until || std::ranges::any_of(spans, crosses))) return false;
+  add(span);
+  return true;
+}
+
+void SpanLanes::Lane::add(const Span& span) {
+  latest_end = std::max(latest_end, span.end);
+  if (spans.size() < limits::kTraceSpans) return spans.push_back(span);
+  forgotten_until = std::max(forgotten_until, spans[next].end);
+  spans[next] = span;
+  next = (next + 1) % spans.size();
+}
 
 ChromeTrace::ChromeTrace(TraceJob job) : job_(std::move(job)), text_(job_.origin) {
   name_process(kTraceJobProcess, json_string("job " + job_.run_id), 0);

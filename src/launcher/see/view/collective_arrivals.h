@@ -32,6 +32,9 @@ struct CollectiveId {
 CollectiveId id_of(const RecordedGroup& group, std::uint32_t number);
 // Returns a number that differs between collectives, almost certainly.
 std::uint64_t hash_of(const CollectiveId& id);
+struct CollectiveHash {
+  std::size_t operator()(const CollectiveId& id) const { return hash_of(id); }
+};
 
 class CollectiveArrivals {
  public:
@@ -44,9 +47,6 @@ class CollectiveArrivals {
   std::size_t held() const { return held_; }
 
  private:
-  struct Hash {
-    std::size_t operator()(const CollectiveId& id) const { return hash_of(id); }
-  };
   struct Waiting {
     std::uint64_t since;
     std::vector<CollectiveArrival> arrivals;
@@ -58,7 +58,7 @@ class CollectiveArrivals {
 
   void forget(std::uint64_t now);
 
-  std::unordered_map<CollectiveId, Waiting, Hash> waiting_;
+  std::unordered_map<CollectiveId, Waiting, CollectiveHash> waiting_;
   std::deque<Entry> order_;  // by the time of the first arrival; some are complete already
   std::size_t held_ = 0;
 };

@@ -60,7 +60,7 @@ void CollectiveTable::add(const RankRecords& records) {
 }
 
 void CollectiveTable::match(Row& row, std::uint64_t group, int rank, const Record& record) {
-  const CallKey key{group, record.number};
+  const CollectiveId key{group, record.number};
   const auto [entry, is_new] = calls_.try_emplace(key);
   if (is_new) {
     order_.push_back(key);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "launcher/run/ranks/rank_records.h"
+#include "launcher/see/view/collective_arrivals.h"
 #include "launcher/see/view/history_data.h"
 #include "launcher/see/view/quantile_sketch.h"
 
@@ -39,13 +40,6 @@ class CollectiveTable {
     std::unordered_map<int, std::uint64_t> last;  // by rank: how often it called last
     std::uint64_t matched = 0;
   };
-  // Identifies one collective: group's identity and number.
-  using CallKey = std::pair<std::uint64_t, std::uint32_t>;
-  struct CallHash {
-    std::size_t operator()(const CallKey& key) const {
-      return static_cast<std::size_t>((key.first ^ (std::uint64_t{key.second} << 32)) * 0x9e3779b97f4a7c15ULL);
-    }
-  };
   struct Call {
     int ranks = 0;
     int last_rank = 0;
@@ -58,8 +52,8 @@ class CollectiveTable {
   static CollectiveHistory history_of(const Key& key, const Row& row);
 
   std::map<Key, Row> rows_;
-  std::unordered_map<CallKey, Call, CallHash> calls_;  // of which records of some ranks are missing
-  std::deque<CallKey> order_;                          // of calls_; may contain calls that are complete
+  std::unordered_map<CollectiveId, Call, CollectiveHash> calls_;  // of which records of some ranks are missing
+  std::deque<CollectiveId> order_;                                // of calls_; may contain calls that are complete
   std::uint64_t left_out_ = 0;
 };
 

@@ -12,6 +12,17 @@ std::size_t columns_for(std::size_t rows, std::size_t most) {
   return std::clamp<std::size_t>(limits::kHistoryCells / std::max<std::size_t>(rows, 1), 16, most);
 }
 
+// Writes the text of each rank, which `write` returns, in as many columns as fit into these bytes.
+template <typename Write>
+void write_texts(ShareColumns& columns, std::size_t most_bytes, std::vector<RankHistory>& ranks, const Write& write) {
+  while (true) {
+    std::size_t size = 0;
+    for (RankHistory& rank : ranks) size += write(rank).size();
+    if (size <= most_bytes || columns.count() <= 1) return;
+    columns.halve();
+  }
+}
+
 }  // namespace
 
 void JobHistory::begin_attempt(const Placement& placement, const std::string& node, std::uint64_t now) {
@@ -93,34 +104,6 @@ RankHistory JobHistory::history_of(std::size_t index) const {
   return history;
 }
 
-void JobHistory::add_strips(AttemptHistory& history) {
-  for (std::size_t size = SIZE_MAX; size > limits::kHistoryText;) {
-    if (size != SIZE_MAX) strips_.halve();
-    size = 0;
-    for (RankHistory& rank : history.ranks) {
-      rank.strip = strip_text(strips_, static_cast<std::size_t>(rank.rank));
-      size += rank.strip.size();
-    }
-    if (strips_.count() <= 1) break;
-  }
-  history.columns = static_cast<int>(strips_.count());
-  history.column_seconds = history_seconds(strips_.width());
-}
-
-void JobHistory::add_waited_for(AttemptHistory& history) {
-  for (std::size_t size = SIZE_MAX; size > limits::kHistoryText / 4;) {
-    if (size != SIZE_MAX) waits_.halve();
-    size = 0;
-    for (RankHistory& rank : history.ranks) {
-      if (rank.waited_for_seconds > 0) rank.waited_for = tenths_text(waits_, static_cast<std::size_t>(rank.rank));
-      size += rank.waited_for.size();
-    }
-    if (waits_.count() <= 1) break;
-  }
-  history.waited_for_columns = static_cast<int>(waits_.count());
-  history.waited_for_column_seconds = history_seconds(waits_.width());
-}
-
 AttemptHistory JobHistory::end_attempt(std::uint64_t now) {
   AttemptHistory history;
   if (!is_open_) return history;
@@ -137,8 +120,17 @@ AttemptHistory JobHistory::end_attempt(std::uint64_t now) {
     history.ranks.push_back(history_of(i));
     history.dropped += ranks_[i].dropped;
   }
-  add_strips(history);
-  add_waited_for(history);
+  write_texts(strips_, limits::kHistoryText, history.ranks, [&](RankHistory& rank) -> const std::string& {
+    return rank.strip = strip_text(strips_, static_cast<std::size_t>(rank.rank));
+  });
+  history.columns = static_cast<int>(strips_.count());
+  history.column_seconds = history_seconds(strips_.width());
+  write_texts(waits_, limits::kHistoryText / 4, history.ranks, [&](RankHistory& rank) -> const std::string& {
+    if (rank.waited_for_seconds > 0) rank.waited_for = tenths_text(waits_, static_cast<std::size_t>(rank.rank));
+    return rank.waited_for;
+  });
+  history.waited_for_columns = static_cast<int>(waits_.count());
+  history.waited_for_column_seconds = history_seconds(waits_.width());
   history.curve_seconds = history_seconds(curves_.width());
   history.curves = curves_.curves();
   history.collectives = collectives_.rows();

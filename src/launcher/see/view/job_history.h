@@ -3,9 +3,7 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -52,8 +50,6 @@ class JobHistory {
   // Returns null if the rank is not kept.
   Rank* find(int rank);
   RankHistory history_of(std::size_t rank) const;
-  void add_strips(AttemptHistory& history);
-  void add_waited_for(AttemptHistory& history);
 
   bool is_open_ = false;
   int attempt_ = 0;

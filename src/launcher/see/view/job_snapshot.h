@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/result.h"
 #include "launcher/run/ranks/rank_records.h"
 #include "launcher/run/ranks/rank_state.h"
 #include "launcher/see/view/curve.h"
@@ -80,5 +82,16 @@ struct JobSnapshot {
 
   friend bool operator==(const JobSnapshot&, const JobSnapshot&) = default;
 };
+
+// The next functions write a JobSnapshot as JSON and read it. docs/reference/top.md describes the document.
+inline constexpr int kSnapshotSchema = 1;
+
+// Returns one line without its end. Shares are rounded to four digits, and times to milliseconds.
+std::string json_of(const JobSnapshot& snapshot);
+
+// Reads what json_of() writes. The text may come from any program: a member that is missing, or has the wrong type,
+// keeps its default. Fails if the text is no JSON object, has another schema, or has more than limits::kViewRanks
+// ranks.
+base::Result<JobSnapshot> read_snapshot(std::string_view text);
 
 }  // namespace ddp::launcher

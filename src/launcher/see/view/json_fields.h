@@ -41,11 +41,13 @@ class FieldWriter {
   void add(const char* name, std::same_as<bool> auto value) { key(name) += value ? "true" : "false"; }
   void add(const char* name, int value) { number(value, key(name)); }
   void add(const char* name, std::uint64_t value) { number(value, key(name)); }
-  // Rounds to `digits` decimal digits. A number that is not finite has no JSON, and becomes null.
-  void add(const char* name, double value, int digits) {
+  // A number that is not finite has no JSON, and becomes null.
+  void add(const char* name, double value, int digits) { add_exactly(name, rounded(value, digits)); }
+  // Rounds to `digits` decimal digits.
+  static double rounded(double value, int digits) {
     const double scale = std::pow(10.0, digits);
-    const double rounded = std::round(value * scale) / scale;
-    add_exactly(name, std::isfinite(rounded) ? rounded : value);
+    const double result = std::round(value * scale) / scale;
+    return std::isfinite(result) ? result : value;
   }
   void add_exactly(const char* name, double value) {
     std::isfinite(value) ? number(value, key(name)) : void(key(name) += "null");
@@ -192,14 +194,15 @@ class FieldReader {
   const nlohmann::json& json_;
 };
 
+inline constexpr int kCurveDigits = 9;  // decimal digits; a learning rate is small
+
 // Lists the fields of a Curve.
 template <typename Fields, typename Row>
 void list_curve(Fields& fields, Row& curve) {
-  constexpr int kDigits = 9;  // a learning rate is small
   fields.add("name", curve.name);
-  fields.add_numbers("mean", curve.mean, kDigits);
-  fields.add_numbers("least", curve.least, kDigits);
-  fields.add_numbers("most", curve.most, kDigits);
+  fields.add_numbers("mean", curve.mean, kCurveDigits);
+  fields.add_numbers("least", curve.least, kCurveDigits);
+  fields.add_numbers("most", curve.most, kCurveDigits);
 }
 
 }  // namespace ddp::launcher

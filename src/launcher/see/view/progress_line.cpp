@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <string_view>
 #include <vector>
@@ -12,18 +11,12 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "launcher/run/output/terminal_text.h"
+#include "launcher/see/view/short_figures.h"
 
 namespace ddp::launcher {
 namespace {
 
 constexpr std::size_t kMostName = 24;  // bytes; wire::RingValue has as many
-
-template <typename... Values>
-std::string printed(const char* format, Values... values) {
-  std::array<char, 64> text{};
-  const int size = std::snprintf(text.data(), text.size(), format, values...);
-  return {text.data(), static_cast<std::size_t>(std::clamp(size, 0, static_cast<int>(text.size()) - 1))};
-}
 
 // Returns the name of a rate without its end, or an empty text if the name is not that of a rate.
 std::string_view counted_by_rate(std::string_view name) {
@@ -56,10 +49,6 @@ std::string scientific(double number) {
 }
 
 }  // namespace
-
-bool wants_progress_line(const ProgressLineFacts& facts) {
-  return facts.is_terminal && facts.wish.value_or(facts.reports_progress && !facts.is_quiet);
-}
 
 std::string progress_number(double number) {
   if (std::isnan(number)) return "nan";

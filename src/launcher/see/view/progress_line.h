@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <string>
 
 #include "launcher/see/view/job_snapshot.h"
@@ -14,15 +13,6 @@ namespace ddp::launcher {
 // 1200  12.3 steps/s". If the line is longer than `columns`, values are left out, from the last one on, and then the
 // end is cut. Returns an empty text if there is no progress at all.
 std::string progress_line(const JobSnapshot& job, std::size_t columns);
-
-// Says whether the launcher shows the line.
-struct ProgressLineFacts {
-  std::optional<bool> wish;       // --progress-line or --no-progress-line
-  bool is_terminal = false;       // standard error is a terminal
-  bool is_quiet = false;          // -q: only warnings and errors of the launcher are shown
-  bool reports_progress = false;  // the program itself reports progress
-};
-bool wants_progress_line(const ProgressLineFacts& facts);
 
 // Returns at most four significant digits, which do not change in number: "1.842", "3.000e-4", "18.3k", "1.20M". Whole
 // numbers below 10,000 have no fraction.

@@ -1,8 +1,8 @@
 #include "launcher/see/view/rank_groups.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <compare>
 #include <limits>
 #include <map>
 #include <optional>
@@ -103,31 +103,20 @@ void add_to_group(RankGroup& group, const RankGroup& single) {
 // Returns a number that is lower for rows that come first.
 double place_of(const RankGroup& group, RankOrder order, bool is_stalled) {
   const RankRow& row = group.figures;
-  switch (order) {
-    case RankOrder::automatic:
-      return is_stalled ? (group.is_culprit ? -2 : -row.waited_for) : 0;
-    case RankOrder::rank:
-      return 0;
-    case RankOrder::state:
-      return -static_cast<double>(row.state);
-    case RankOrder::step:
-      return static_cast<double>(row.steps);
-    case RankOrder::rate:
-      return row.steps_per_second;
-    case RankOrder::waited_for:
-      return -row.waited_for;
-    case RankOrder::waiting:
-      return -row.waiting;
-    case RankOrder::cpu:
-      return -row.cpus.value_or(-1);
-    case RankOrder::memory:
-      return -static_cast<double>(row.rss_bytes.value_or(0));
-    case RankOrder::gpu:
-      return -row.gpu_use.value_or(-1);
-    case RankOrder::output:
-      return -row.output_age.value_or(std::numeric_limits<double>::max());
-  }
-  return 0;
+  const double worst_first = group.is_culprit ? -2 : -row.waited_for;
+  // In the order of RankOrder.
+  const std::array places = {is_stalled ? worst_first : 0.0,
+                             0.0,
+                             -static_cast<double>(row.state),
+                             static_cast<double>(row.steps),
+                             row.steps_per_second,
+                             -row.waited_for,
+                             -row.waiting,
+                             -row.cpus.value_or(-1),
+                             -static_cast<double>(row.rss_bytes.value_or(0)),
+                             -row.gpu_use.value_or(-1),
+                             -row.output_age.value_or(std::numeric_limits<double>::max())};
+  return places.at(static_cast<std::size_t>(order));
 }
 
 // A number that is not one would break the order.

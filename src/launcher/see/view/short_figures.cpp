@@ -1,26 +1,17 @@
 #include "launcher/see/view/short_figures.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <limits>
 #include <string_view>
 
 namespace ddp::launcher {
 namespace {
 
-template <typename... Values>
-std::string formatted_figure(const char* form, Values... values) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), form, values...);
-  return text.data();
-}
-
 // Returns the number with one digit after the point if it has one digit before it.
 std::string with_two_digits(double number) {
-  return formatted_figure(number < 9.95 ? "%.1f" : "%.0f", number);
+  return printed(number < 9.95 ? "%.1f" : "%.0f", number);
 }
 
 }  // namespace
@@ -28,15 +19,15 @@ std::string with_two_digits(double number) {
 std::string short_duration(double seconds) {
   if (!std::isfinite(seconds)) return "?";
   seconds = std::max(seconds, 0.0);
-  if (seconds < 0.9995) return formatted_figure("%.0fms", seconds * 1000);
+  if (seconds < 0.9995) return printed("%.0fms", seconds * 1000);
   if (seconds < 59.5) return with_two_digits(seconds) + "s";
   const auto whole = static_cast<std::int64_t>(std::min(std::round(seconds), 1e12));
   const auto minutes = whole / 60;
   const auto hours = whole / 3600;
-  if (hours == 0) return formatted_figure("%dm%02ds", static_cast<int>(minutes), static_cast<int>(whole % 60));
-  if (hours < 24) return formatted_figure("%dh%02dm", static_cast<int>(hours), static_cast<int>(minutes % 60));
+  if (hours == 0) return printed("%dm%02ds", static_cast<int>(minutes), static_cast<int>(whole % 60));
+  if (hours < 24) return printed("%dh%02dm", static_cast<int>(hours), static_cast<int>(minutes % 60));
   const auto days = static_cast<int>(std::min<std::int64_t>(hours / 24, 9999));
-  return days < 100 ? formatted_figure("%dd%dh", days, static_cast<int>(hours % 24)) : formatted_figure("%dd", days);
+  return days < 100 ? printed("%dd%dh", days, static_cast<int>(hours % 24)) : printed("%dd", days);
 }
 
 std::string short_bytes(double bytes) {
@@ -48,13 +39,13 @@ std::string short_bytes(double bytes) {
     bytes /= 1024;
     ++unit;
   }
-  return (unit == 0 ? formatted_figure("%.0f", bytes) : with_two_digits(std::min(bytes, 9999.0))) + kUnits.at(unit);
+  return (unit == 0 ? printed("%.0f", bytes) : with_two_digits(std::min(bytes, 9999.0))) + kUnits.at(unit);
 }
 
 std::string short_number(double number) {
   if (!std::isfinite(number)) return "?";
   constexpr std::array kUnits = {"", "k", "M", "G", "T", "P"};
-  if (std::abs(number) >= 999.5e15) return formatted_figure("%.3g", number);
+  if (std::abs(number) >= 999.5e15) return printed("%.3g", number);
   std::size_t unit = 0;
   double value = number;
   if (std::abs(number) >= 10'000) {
@@ -62,9 +53,9 @@ std::string short_number(double number) {
       value /= 1000;
       ++unit;
     }
-    return formatted_figure("%.3g", value) + kUnits.at(unit);
+    return printed("%.3g", value) + kUnits.at(unit);
   }
-  return formatted_figure("%.4g", number);
+  return printed("%.4g", number);
 }
 
 std::string short_cpus(double cpus) {
@@ -73,7 +64,7 @@ std::string short_cpus(double cpus) {
 
 std::string short_percent(double share) {
   if (!std::isfinite(share)) return "?";
-  return formatted_figure("%.0f%%", std::clamp(share, 0.0, 9.99) * 100);
+  return printed("%.0f%%", std::clamp(share, 0.0, 9.99) * 100);
 }
 
 std::string sparkline(const Curve::Points& points, int columns, bool has_unicode) {

@@ -1,11 +1,21 @@
 // These functions write numbers in few columns, for tables. They are pure. A number that is not finite is shown as "?".
 #pragma once
 
+#include <array>
+#include <cstdio>
 #include <string>
 
 #include "launcher/see/view/curve.h"
 
 namespace ddp::launcher {
+
+// Returns what printf() would write, at most 63 bytes of it.
+template <typename... Values>
+std::string printed(const char* format, Values... values) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), format, values...);
+  return text.data();
+}
 
 // Returns at most 6 columns: "85ms", "3.2s", "45s", "3m12s", "2h05m", "4d3h".
 std::string short_duration(double seconds);

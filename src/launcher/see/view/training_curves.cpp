@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "launcher/run/ranks/rank_state.h"
 #include "wire/record_ring_layout.h"
 
 namespace ddp::launcher {
@@ -49,13 +48,6 @@ TrainingMoment training_of(std::span<const RankView> ranks, std::vector<Progress
   return moment;
 }
 
-void TrainingCurves::Cell::add(double value) {
-  least = count == 0 ? value : std::min(least, value);
-  most = count == 0 ? value : std::max(most, value);
-  sum += value;
-  ++count;
-}
-
 void TrainingCurves::Cell::merge(const Cell& other) {
   if (other.count == 0) return;
   least = count == 0 ? other.least : std::min(least, other.least);
@@ -90,10 +82,12 @@ void TrainingCurves::add(const TrainingMoment& moment, std::uint64_t now) {
   steps_.back() = moment.steps;
   for (const ProgressValue& value : moment.values) {
     const bool has_space = reports(value.name) || series_.size() < kMostSeries;
-    if (std::isfinite(value.value) && has_space) cell_of(value.name, true).add(value.value);
+    if (std::isfinite(value.value) && has_space)
+      cell_of(value.name, true).merge({value.value, value.value, value.value, 1});
   }
   const auto add_own = [&](std::string_view name, const std::optional<std::uint64_t>& bytes) {
-    if (bytes && !reports(name)) cell_of(name, false).add(static_cast<double>(*bytes));
+    const auto value = static_cast<double>(bytes.value_or(0));
+    if (bytes && !reports(name)) cell_of(name, false).merge({value, value, value, 1});
   };
   add_own(kMemoryCurve, moment.memory_bytes);
   add_own(kGpuMemoryCurve, moment.gpu_memory_bytes);

@@ -59,7 +59,6 @@ class TrainingCurves {
     double most = 0;
     std::uint32_t count = 0;
 
-    void add(double value);
     void merge(const Cell& other);
   };
   struct Series {

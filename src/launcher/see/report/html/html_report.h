@@ -2,7 +2,6 @@
 // docs/how-to/read-a-report.md explains it to users.
 #pragma once
 
-#include <span>
 #include <string>
 
 #include "launcher/see/report/report_data.h"
@@ -13,8 +12,5 @@ std::string html_report(const RunRecord& run);
 
 // Shows two runs side by side.
 std::string html_comparison(const RunRecord& a, const RunRecord& b);
-
-// Makes the report from the lines of an event log, which may lack its end. Says so if there is no event at all.
-std::string html_report(std::span<const std::string> event_lines);
 
 }  // namespace ddp::launcher

@@ -32,13 +32,13 @@ std::string missing_section(const RunRecord& run);   // html_verdict.cpp
 std::string course_section(const RunRecord& run);    // html_course.cpp: attempts and nodes on a time line, events
 std::string strips_section(const RunRecord& run);    // html_strips.cpp: what each rank did
 std::string training_section(const RunRecord& run);  // html_training.cpp: loss, steps per second and memory over time
-std::string waits_section(const RunRecord& run);     // html_waits.cpp: for which ranks others waited
+std::string waits_section(const RunRecord& run);     // html_strips.cpp: for which ranks others waited
 std::string ranks_section(const RunRecord& run);     // html_tables.cpp: the ranks in numbers
 std::string collectives_section(const RunRecord& run);  // html_tables.cpp
-std::string environment_section(const RunRecord& run);  // html_details.cpp
-std::string stacks_section(const RunRecord& run);       // html_details.cpp
-std::string last_lines_section(const RunRecord& run);   // html_details.cpp
-std::string start_section(const RunRecord& run);        // html_details.cpp
+std::string environment_section(const RunRecord& run);  // html_report.cpp
+std::string stacks_section(const RunRecord& run);       // html_report.cpp
+std::string last_lines_section(const RunRecord& run);   // html_report.cpp
+std::string start_section(const RunRecord& run);        // html_report.cpp
 
 extern const char* const kReportStyle;   // html_style.cpp
 extern const char* const kReportScript;  // html_script.cpp

@@ -3,7 +3,6 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/text.h"
 #include "launcher/see/report/html/html_sections.h"

@@ -1,49 +1,29 @@
 #include "launcher/see/report/html/html_text.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
-#include <vector>
+#include <utility>
 
 #include "base/printable.h"
 #include "base/text.h"
+#include "launcher/see/view/short_figures.h"
 
 namespace ddp::launcher {
 namespace {
 
 constexpr std::size_t kMostLinks = 16;
 
-std::string formatted(const char* format, double number) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), format, number);
-  return text.data();
-}
-
 }  // namespace
 
 std::string html_text(std::string_view text) {
+  constexpr std::array<std::pair<char, std::string_view>, 5> kEscapes = {
+      {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}}};
   std::string result;
   for (const char c : base::printable(text)) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      case '\'':
-        result += "&#39;";
-        break;
-      default:
-        result += c;
-    }
+    const auto* escape = std::ranges::find(kEscapes, c, &std::pair<char, std::string_view>::first);
+    escape == kEscapes.end() ? result += c : result += escape->second;
   }
   return result;
 }
@@ -71,28 +51,28 @@ std::string json_text(std::string_view text) {
 std::string seconds_text(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "–";
   if (seconds == 0) return "0 s";
-  if (seconds < 0.9995e-3) return formatted("%.0f µs", std::max(seconds * 1e6, 1.0));
-  if (seconds < 9.995e-3) return formatted("%.2f ms", seconds * 1e3);
-  if (seconds < 0.0995) return formatted("%.1f ms", seconds * 1e3);
-  if (seconds < 0.9995) return formatted("%.0f ms", seconds * 1e3);
+  if (seconds < 0.9995e-3) return printed("%.0f µs", std::max(seconds * 1e6, 1.0));
+  if (seconds < 9.995e-3) return printed("%.2f ms", seconds * 1e3);
+  if (seconds < 0.0995) return printed("%.1f ms", seconds * 1e3);
+  if (seconds < 0.9995) return printed("%.0f ms", seconds * 1e3);
   return base::human_duration(std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(seconds, 9e9) * 1e9)));
 }
 
 std::string rate_text(double bytes_per_second) {
-  if (bytes_per_second >= 0.9995e9) return formatted("%.3g GB/s", bytes_per_second / 1e9);
-  if (bytes_per_second >= 0.9995e6) return formatted("%.3g MB/s", bytes_per_second / 1e6);
-  return formatted("%.3g kB/s", bytes_per_second / 1e3);
+  if (bytes_per_second >= 0.9995e9) return printed("%.3g GB/s", bytes_per_second / 1e9);
+  if (bytes_per_second >= 0.9995e6) return printed("%.3g MB/s", bytes_per_second / 1e6);
+  return printed("%.3g kB/s", bytes_per_second / 1e3);
 }
 
 std::string share_text(double part, double whole) {
   if (!(whole > 0)) return "–";
   const double percent = 100 * part / whole;
-  return formatted(percent > 0 && percent < 0.95 ? "%.1f %%" : "%.0f %%", percent);
+  return printed(percent > 0 && percent < 0.95 ? "%.1f %%" : "%.0f %%", percent);
 }
 
 std::string plain_number(double number) {
   if (!std::isfinite(number)) return "0";
-  std::string text = formatted("%.4f", number);
+  std::string text = printed("%.4f", number);
   text.erase(text.find_last_not_of('0') + 1);
   if (text.ends_with('.')) text.pop_back();
   return text;
@@ -109,7 +89,7 @@ std::string table_head(std::span<const std::string_view> names) {
 }
 
 std::string number_cell(double value, const std::string& text) {
-  return "<td class=n data-v=\"" + formatted("%.9g", std::isfinite(value) ? value : 0) + "\">" + html_text(text) +
+  return "<td class=n data-v=\"" + printed("%.9g", std::isfinite(value) ? value : 0) + "\">" + html_text(text) +
          "</td>";
 }
 

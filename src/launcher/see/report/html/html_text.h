@@ -2,7 +2,6 @@
 // them passes through html_text() or json_text(). The functions are pure.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include "base/text.h"
@@ -71,17 +72,8 @@ std::string straggler_sentence(const AttemptRecord& attempt) {
 }  // namespace
 
 const char* class_of(ResultKind kind) {
-  switch (kind) {
-    case ResultKind::success:
-      return "good";
-    case ResultKind::failure:
-      return "bad";
-    case ResultKind::stopped:
-      return "warn";
-    case ResultKind::unknown:
-      break;
-  }
-  return "soft";
+  constexpr std::array kClasses = {"good", "bad", "warn", "soft"};
+  return kClasses.at(static_cast<std::size_t>(kind));
 }
 
 ResultKind result_of(const AttemptRecord& attempt) {

@@ -65,14 +65,12 @@ TEST_CASE("the calls in a flight recorder dump are grouped by process group") {
   CHECK(records[0].last_completed == 1);
   CHECK(records[0].has_all_calls);
   REQUIRE(records[0].calls.size() == 3);
-  CHECK(records[0].calls[0] ==
-        RecordedCall{1, "all_reduce", 10, 6, "[[2, 3], [4]]", "Float", CallState::completed, false});
+  CHECK(records[0].calls[0] == RecordedCall{1, "all_reduce", 10, "Float", CallState::completed, false});
   CHECK(records[0].calls[1].state == CallState::enqueued);
   CHECK(records[0].calls[2].state == CallState::timed_out);  // retired, but not completed
   CHECK(records[0].calls[2].is_p2p);
   CHECK(records[1].group == "5");
   CHECK(records[1].members == std::vector{2, 4});
-  CHECK(records[1].last_started == 1);
 }
 
 TEST_CASE("a retired Gloo call counts as completed or failed") {
@@ -102,7 +100,6 @@ TEST_CASE("a dump without calls uses the counters of the default group") {
   REQUIRE(records.size() == 1);
   CHECK(records[0].last_enqueued == 9);
   CHECK(records[0].last_completed == 8);
-  CHECK(records[0].last_started == 0);
   CHECK_FALSE(records[0].is_dump);
 }
 

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <string>
 
+#include "launcher/see/explain/hang_groups.h"
 #include "support/catch.h"
 
 using namespace ddp::launcher;
@@ -49,6 +50,49 @@ CollectiveRecords line(int rank, std::int64_t enqueued, std::int64_t completed, 
 }
 
 const RecordedCall kWaits = call(5, "all_reduce", CallState::started);
+
+HangFinding hang(std::string group, std::vector<int> culprits, std::vector<int> waiting,
+                 HangKind kind = HangKind::not_called) {
+  HangFinding finding;
+  finding.kind = kind;
+  finding.group = std::move(group);
+  finding.culprits = std::move(culprits);
+  finding.waiting = std::move(waiting);
+  return finding;
+}
+
+HangMember member_with(std::vector<RecordedCall> calls) {
+  HangMember one;
+  one.is_dump = true;
+  one.has_all_calls = true;
+  one.calls = std::move(calls);
+  return one;
+}
+
+RecordedCall p2p(std::string operation, CallState state) {
+  RecordedCall call;
+  call.operation = std::move(operation);
+  call.state = state;
+  call.is_p2p = true;
+  return call;
+}
+
+// Ranks 4 and 6 of the job.
+HangGroup pair(std::vector<RecordedCall> of_4, std::vector<RecordedCall> of_6) {
+  HangGroup group;
+  group.name = "3";
+  group.ranks = group.ranks_of_the_job = {4, 6};
+  group.members[4] = member_with(std::move(of_4));
+  group.members[6] = member_with(std::move(of_6));
+  return group;
+}
+
+std::optional<HangFinding> judge(const HangGroup& group, int rank) {
+  return judge_p2p(group, rank, group.members.at(rank));
+}
+
+constexpr CallState kDone = CallState::completed;
+constexpr CallState kOpen = CallState::started;
 
 }  // namespace
 
@@ -213,4 +257,90 @@ TEST_CASE("a hang of many ranks is judged quickly") {
                                   : dump(rank, "0", 50, {call(51, "all_reduce", CallState::started)}, members));
   }
   CHECK(judge_hang(records, 1000).culprits == std::vector{700});
+}
+
+TEST_CASE("the hang at the end of a chain of waiting groups is chosen") {
+  const HangFinding found = choose_hang({hang("a", {1}, {0}), hang("b", {2}, {1}), hang("c", {3}, {2})});
+  CHECK(found.group == "c");
+  CHECK(found.waits.size() == 2);
+}
+
+TEST_CASE("a culprit that waits in no group stays the culprit") {
+  const HangFinding found = choose_hang({hang("a", {1, 2}, {0}), hang("b", {5}, {2})});
+  CHECK(found.group == "a");
+  CHECK(found.culprits == std::vector{1});  // rank 2 waits for rank 5
+}
+
+TEST_CASE("a decided hang is chosen before an undecided one") {
+  const HangFinding found = choose_hang({hang("a", {}, {0}, HangKind::cannot_be_decided), hang("b", {3}, {2}),
+                                         hang("c", {}, {4, 5}, HangKind::all_called)});
+  CHECK(found.group == "b");
+}
+
+TEST_CASE("a chain of waiting groups may end in an undecided hang") {
+  const HangFinding found = choose_hang({hang("a", {1}, {0}), hang("b", {}, {1}, HangKind::cannot_be_decided)});
+  CHECK(found.kind == HangKind::cannot_be_decided);
+  CHECK(found.waits.size() == 1);
+}
+
+TEST_CASE("a circle of waiting groups has no culprit") {
+  const HangFinding found = choose_hang({hang("a", {1}, {0}), hang("b", {0}, {1})});
+  CHECK(found.kind == HangKind::circular_wait);
+  CHECK(found.waiting == std::vector{0, 1});
+  CHECK(found.waits.size() == 2);
+}
+
+TEST_CASE("ranks within a group are not confused with ranks of the job") {
+  HangFinding own = hang("a", {1}, {0});
+  own.has_ranks_of_group = true;
+  const HangFinding found = choose_hang({own, hang("b", {0}, {1})});
+  CHECK(found.kind == HangKind::not_called);
+}
+
+TEST_CASE("a rank whose GPU has not started a call may wait in another group") {
+  HangFinding open = hang("a", {}, {0, 1}, HangKind::all_called);
+  open.not_started = {1};
+  const HangFinding found = choose_hang({open, hang("b", {3}, {1})});
+  CHECK(found.group == "b");
+  CHECK(found.waits.size() == 1);
+}
+
+TEST_CASE("the rank that has not sent is named as the culprit") {
+  const HangGroup group = pair({p2p("send 0->1", kDone)}, {p2p("recv 1<-0", kDone), p2p("recv 1<-0", kOpen)});
+  const auto finding = judge(group, 6);
+  REQUIRE(finding.has_value());
+  CHECK(finding->kind == HangKind::not_called);
+  CHECK(finding->culprits == std::vector{4});
+  CHECK(finding->call.operation == "send 0->1");
+  CHECK(finding->call.number == 2);
+  CHECK_FALSE(judge(group, 4).has_value());  // it waits for nothing
+}
+
+TEST_CASE("a send that waits for its receive names the receiver") {
+  const auto finding = judge(pair({p2p("send 0->1", kOpen)}, {p2p("recv 1<-5", kDone)}), 4);
+  REQUIRE(finding.has_value());
+  CHECK(finding->kind == HangKind::not_called);
+  CHECK(finding->culprits == std::vector{6});
+}
+
+TEST_CASE("a transfer that both sides have called names no culprit") {
+  const auto finding = judge(pair({p2p("send 0->1", kOpen)}, {p2p("recv 1<-0", kOpen)}), 6);
+  REQUIRE(finding.has_value());
+  CHECK(finding->kind == HangKind::all_called);
+}
+
+TEST_CASE("overwritten records make transfers impossible to count") {
+  HangGroup group = pair({}, {p2p("recv 1<-0", kOpen)});
+  group.members[4].has_all_calls = false;
+  CHECK(judge(group, 6)->kind == HangKind::cannot_be_decided);
+  group.members.erase(4);
+  CHECK(judge(group, 6)->missing == "the records of rank 4");
+  group.ranks_of_the_job.clear();
+  CHECK(judge(group, 6)->missing == "the ranks of the group");
+}
+
+TEST_CASE("names of other operations are not point-to-point calls") {
+  for (const std::string name : {"coalesced", "send ", "send 1", "recv a<-b", "send 1->", "recv 1->0"}) {
+    CHECK_FALSE(judge(pair({}, {p2p(name, kOpen)}), 6).has_value());
+  }
 }

@@ -2,7 +2,7 @@
 
 #include "support/catch.h"
 
-using ddp::launcher::EventMemory;
+using namespace ddp::launcher;
 using Lines = std::vector<std::string>;
 
 TEST_CASE("an event memory keeps all lines if there is space") {
@@ -24,4 +24,16 @@ TEST_CASE("a line that is too long is dropped, and later lines are kept") {
   memory.add(std::string(1000, 'x'));
   memory.add("last");
   CHECK(memory.lines() == Lines{"first", R"({"event":"dropped","lines":1})", "last"});
+}
+
+TEST_CASE("the history of an attempt is kept as a value, and dropped with its line") {
+  AttemptHistory history;
+  history.ranks.push_back({.rank = 1, .strip = std::string(1000, 'c')});
+  EventMemory memory(4000);
+  for (history.attempt = 0; history.attempt < 4; ++history.attempt) {
+    memory.add("attempt " + std::to_string(history.attempt), history);
+  }
+  CHECK(memory.lines() == Lines{R"({"event":"dropped","lines":2})", "attempt 2", "attempt 3"});
+  REQUIRE(memory.histories().size() == 2);
+  CHECK(memory.histories().at(3).ranks == history.ranks);
 }

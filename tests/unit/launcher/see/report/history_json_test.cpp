@@ -55,10 +55,22 @@ TEST_CASE("a history is one line of JSON") {
                                           {"step_p99_seconds", nullptr},
                                           {"dropped", 4}}}));
   CHECK(json.at("curves").at(0).at("mean") == Json::array({2.5, nullptr, -1e-5}));
-  CHECK(read_history(json).curves == history.curves);
+  CHECK(read_history(json).curves == as_logged(history).curves);
   CHECK(read_history(json).curve_seconds == 0.25);
   const Json collective = json.at("collectives").at(0);
   CHECK(collective.at("bus_bytes_per_second") == 1e9);
   CHECK(collective.at("last_rank") == 3);
   CHECK_FALSE(collective.contains("gpu_median_seconds"));
+}
+
+TEST_CASE("the history that the launcher's own report shows is the one of the event log") {
+  AttemptHistory history;
+  history.seconds = history_seconds(2'500'000'001);
+  history.ranks.push_back({.rank = 1, .strip = "c", .seconds = {0, 1.2345678, 2.0005}, .waited_for_seconds = 0.0014});
+  history.ranks.back().step_median = history_seconds(123'456'789);
+  history.curves = {{"rate", {1.23456e-7, std::nullopt}, {1e-10, std::nullopt}, {2, std::nullopt}}};
+  history.collectives.push_back({.operation = "all_reduce", .median = history_seconds(1'234'567)});
+  history.collectives.back().algorithm_rate = 1.5e9 / 7;
+  history.collectives.back().bus_rate = 2.5e9 / 7;
+  CHECK(read_history(Json::parse(history_line({}, "node0", history, WallTime(0ms)))) == as_logged(history));
 }

@@ -66,11 +66,11 @@ WorkerEnd end_of(int local_rank, ExitStatus status) {
   return end;
 }
 
-Json summary_of(const JobOutcome& outcome, const JobEnd& end = {3, 2, 1500ms, ""}) {
+Json summary_of(const JobOutcome& outcome, const JobEnd& end = {3, 2, 1500ms, "", "", {"what was said"}}) {
   FailureEvidence evidence;
   evidence.core = "/c/core";
   evidence.last_lines = {"last", kNotUtf8};
-  return Json::parse(summary_document({plan_with(2), outcome, end, "/logs", evidence, {"what was said"}}));
+  return Json::parse(summary_document(plan_with(2), outcome, end, evidence, "/logs"));
 }
 
 Json cause_in_json(const JobOutcome& outcome) {
@@ -193,7 +193,7 @@ TEST_CASE("the summary names the processes on a GPU without free memory") {
   failure.neighbours = {{{11, 7, "python3", 1001}, 0}, {{12}}};
   FailureEvidence evidence;
   evidence.gpu_memory = failure;
-  const Json json = Json::parse(summary_document({plan_with(2), {}, {3, 1, 1s, ""}, "", evidence, {}}));
+  const Json json = Json::parse(summary_document(plan_with(2), {}, {3, 1, 1s, ""}, evidence, ""));
   CHECK(json.at("gpu_memory") ==
         Json::object({{"source", "nccl"},
                       {"free_bytes", 5},
@@ -362,7 +362,7 @@ TEST_CASE("the summary at the end contains all known facts") {
 }
 
 TEST_CASE("the summary of a successful job has no cause and no message") {
-  const Json json = Json::parse(summary_document({plan_with(2), {}, {0, 1, 1s, ""}, "", {}, {}}));
+  const Json json = Json::parse(summary_document(plan_with(2), {}, {0, 1, 1s, ""}, {}, ""));
   CHECK(json.at("exit_code") == 0);
   CHECK(json.at("cause") == nullptr);
   CHECK(json.at("text") == Json::array());
@@ -410,5 +410,5 @@ TEST_CASE("events use the node's name in the job") {
   CHECK(node_in(attempt_started_line(odd, place_of_odd, kNow)) == odd.host_name);
   const JobEnd end{0, 1, 1s, "", "node0#2"};
   CHECK(node_in(job_ended_line(plan_with(2), end, kNow)) == "node0#2");
-  CHECK(node_in(summary_document({plan_with(2), {}, end, "", "", {}, {}})) == "node0#2");
+  CHECK(node_in(summary_document(plan_with(2), {}, end, {}, "")) == "node0#2");
 }

@@ -111,6 +111,12 @@ TEST_CASE("the events of a run are converted to a record") {
   CHECK(attempt.nodes[1].name == "node1");
 }
 
+TEST_CASE("the launcher's own report takes the histories of attempts as values") {
+  const auto run = read_run(failed_run("r1"), "", {{0, {.attempt = 0, .ranks = {{.rank = 5}}}}});
+  REQUIRE(run);
+  CHECK(run->attempts.at(0).history->ranks.at(0).rank == 5);
+}
+
 TEST_CASE("a truncated event log gives a record that says what is missing") {
   const Lines whole = failed_run("r1");
   for (std::size_t count = 1; count < whole.size(); ++count) {

@@ -1,10 +1,12 @@
 #include "launcher/see/top/running_jobs.h"
 
+#include <nlohmann/json.hpp>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include <cstring>
 
+#include "base/exit_code.h"
 #include "launcher/see/top/view_server.h"
 #include "support/catch.h"
 #include "support/deadline.h"
@@ -15,6 +17,27 @@
 using namespace ddp::launcher;
 
 namespace {
+
+std::vector<RunningJob> jobs() {
+  RunningJob running;
+  running.pid = 10;
+  running.has_answered = true;
+  running.run_id = "night-run";
+  running.program = "train.py --epochs 3";
+  running.ranks = 8;
+  running.nodes = 2;
+  running.uptime = 60.5;
+  RunningJob silent;
+  silent.pid = 20;
+  return {running, silent};
+}
+
+std::string printed;
+
+int print(const std::string& text) {
+  printed = text;
+  return 0;
+}
 
 RunningJob job(pid_t pid, const std::string& run_id, int launcher_pid = 0) {
   RunningJob job;
@@ -44,6 +67,38 @@ std::string failure(const std::vector<RunningJob>& jobs, const std::string& want
 }
 
 }  // namespace
+
+TEST_CASE("ddplaunch ls prints a line per job, or says that there is none") {
+  CHECK(list_text({}) == "No job of this user is running on this node.\n");
+  CHECK(list_text(jobs()) ==
+        "PID  RUN ID     RANKS  NODES  AGE    STATE            PROGRAM\n"
+        "10   night-run  8      2      1m01s  running          train.py --epochs 3\n"
+        "20   -          -      -      -      does not answer  -\n");
+}
+
+TEST_CASE("ddplaunch ls --json prints all jobs on one line") {
+  CHECK(list_json({}) == "{\"schema\":1,\"jobs\":[]}\n");
+  const std::string text = list_json(jobs());
+  CHECK(text.find('\n') == text.size() - 1);
+  const auto expected = nlohmann::json::parse(R"({"schema": 1, "jobs": [
+      {"pid": 10, "state": "running", "reason": "", "run_id": "night-run", "program": "train.py --epochs 3",
+       "world_size": 8, "node_count": 2, "uptime_seconds": 60.5},
+      {"pid": 20, "state": "unknown", "reason": "does not answer", "run_id": null, "program": null,
+       "world_size": null, "node_count": null, "uptime_seconds": null}]})");
+  CHECK(nlohmann::json::parse(text) == expected);
+}
+
+TEST_CASE("ddplaunch ls without a running job is not an error") {
+  const TemporaryDirectory directory;
+  Log log({});
+  CHECK(run_ls_command({}, {"DDP_SOCKET_DIR=" + directory.path()}, log, print) == 0);
+  CHECK(printed == list_text({}));
+  LsOptions json;
+  json.json = true;
+  CHECK(run_ls_command(json, {"DDP_SOCKET_DIR=" + directory.path()}, log, print) == 0);
+  CHECK(printed == list_json({}));
+  CHECK(run_ls_command({}, {"DDP_SOCKET_DIR=/nonexistent"}, log, print) == ddp::base::kExitOwnFault);
+}
 
 TEST_CASE("the only job is chosen, or the one with the given pid or run id") {
   const std::vector<RunningJob> jobs = {job(10, "a", 11), job(20, "b"), job(30, "77")};
@@ -111,11 +166,10 @@ TEST_CASE("jobs that answer are found, and sockets of exited launchers are ignor
   snapshot.nodes.push_back({"spare", 0, 0});
   std::unique_ptr<ViewServer> server;
   loop.run([&] {
-    auto opened = ViewServer::open(loop.loop(), {directory.path()}, 7,
-                                   {[&] { return snapshot; }, [](int, const ViewServer::Reply&) {},
-                                    [](int, const ViewServer::Sink&) { return std::unique_ptr<ddp::net::Watch>(); }});
-    REQUIRE(opened);
-    server = std::move(opened).value();
+    server = std::make_unique<ViewServer>(
+        loop.loop(), listen_in({directory.path()}, 7).value(),
+        ViewServer::Job{[&] { return snapshot; }, [](int, const ViewServer::Reply&) {},
+                        [](int, const ViewServer::Sink&) { return std::unique_ptr<ddp::net::Watch>(); }});
   });
   const auto running = find_jobs(environment).value();
   loop.run([&] { snapshot.stall = "ranks wait for rank 1"; });

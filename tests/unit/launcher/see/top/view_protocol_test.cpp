@@ -1,6 +1,6 @@
 #include "launcher/see/top/view_protocol.h"
 
-#include "launcher/see/view/snapshot_json.h"
+#include "launcher/see/view/job_snapshot.h"
 #include "support/catch.h"
 #include "support/made_snapshot.h"
 

@@ -26,23 +26,22 @@ struct Following : ddp::net::Watch {
 // A job with four ranks whose server and clients run on one thread.
 struct ShownJob {
   ShownJob() {
-    auto opened = ViewServer::open(loop, {directory.path()}, 7,
-                                   {[this] {
-                                      ++snapshots;
-                                      return snapshot;
-                                    },
-                                    [this](int rank, ViewServer::Reply reply) {
-                                      asked = rank;
-                                      pending = std::move(reply);
-                                    },
-                                    [this](int rank, ViewServer::Sink to) -> std::unique_ptr<ddp::net::Watch> {
-                                      if (rank > 3) return nullptr;
-                                      sink = std::move(to);
-                                      sink("last line");
-                                      return std::make_unique<Following>(following);
-                                    }});
-    REQUIRE(opened);
-    server = std::move(opened).value();
+    server = std::make_unique<ViewServer>(
+        loop, listen_in({directory.path()}, 7).value(),
+        ViewServer::Job{[this] {
+                          ++snapshots;
+                          return snapshot;
+                        },
+                        [this](int rank, ViewServer::Reply reply) {
+                          asked = rank;
+                          pending = std::move(reply);
+                        },
+                        [this](int rank, ViewServer::Sink to) -> std::unique_ptr<ddp::net::Watch> {
+                          if (rank > 3) return nullptr;
+                          sink = std::move(to);
+                          sink("last line");
+                          return std::make_unique<Following>(following);
+                        }});
   }
 
   // Runs the loop until the condition is true.

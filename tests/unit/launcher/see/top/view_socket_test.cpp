@@ -13,11 +13,12 @@ using namespace ddp::launcher;
 TEST_CASE("a socket is in the runtime directory, or else in a directory owned by this user") {
   const TemporaryDirectory runtime;
   const TemporaryDirectory temporary;
-  const auto folders = socket_folders(runtime.path(), temporary.path());
+  const auto folders = socket_folders(std::vector{"XDG_RUNTIME_DIR=" + runtime.path()}, temporary.path());
   const std::string own = temporary.path() + "/ddplaunch-" + std::to_string(::geteuid());
   CHECK(folders == std::vector<std::string>{runtime.path(), own});
-  CHECK(socket_folders("", temporary.path()) == std::vector<std::string>{own});
-  CHECK(socket_folders("relative", temporary.path()) == std::vector<std::string>{own});
+  CHECK(socket_folders({}, temporary.path()) == std::vector<std::string>{own});
+  CHECK(socket_folders(std::vector<std::string>{"XDG_RUNTIME_DIR=relative"}, temporary.path()) ==
+        std::vector<std::string>{own});
   const std::vector<std::string> environment = {"XDG_RUNTIME_DIR=/run/user/7", "DDP_SOCKET_DIR=/shared"};
   CHECK(socket_folders(environment) == std::vector<std::string>{"/shared"});
   CHECK(socket_folders(std::span(environment).first(1)).front() == "/run/user/7");
@@ -42,7 +43,7 @@ TEST_CASE("a socket is in the runtime directory, or else in a directory owned by
 
 TEST_CASE("a directory that other users could have made is not used") {
   const TemporaryDirectory temporary;
-  const auto folders = socket_folders("/nonexistent", temporary.path());
+  const auto folders = socket_folders(std::vector<std::string>{"XDG_RUNTIME_DIR=/nonexistent"}, temporary.path());
   const std::string own = folders.back();
   const TemporaryDirectory elsewhere;
   REQUIRE(::symlink(elsewhere.path().c_str(), own.c_str()) == 0);

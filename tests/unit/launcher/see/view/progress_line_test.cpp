@@ -95,13 +95,3 @@ TEST_CASE("the remaining time has few digits") {
   CHECK(progress_duration(INFINITY) == "more than 30 years");
   CHECK(progress_duration(NAN) == "more than 30 years");
 }
-
-TEST_CASE("the progress line is shown on terminals if the program reports progress, or on request") {
-  CHECK(wants_progress_line({std::nullopt, true, false, true}));
-  CHECK_FALSE(wants_progress_line({std::nullopt, true, false, false}));
-  CHECK_FALSE(wants_progress_line({std::nullopt, true, true, true}));
-  CHECK_FALSE(wants_progress_line({std::nullopt, false, false, true}));
-  CHECK(wants_progress_line({true, true, true, false}));
-  CHECK_FALSE(wants_progress_line({true, false, false, true}));
-  CHECK_FALSE(wants_progress_line({false, true, false, true}));
-}

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "launcher/see/view/text_columns.h"
+#include "launcher/see/view/styled_line.h"
 #include "support/catch.h"
 
 using namespace ddp::launcher;

@@ -26,11 +26,17 @@ RankView view_of(int rank) {
 // Two ranks and the clock of the tests.
 struct Job {
   std::uint64_t now = 5 * kSecond;
-  SnapshotBuilder builder{{"1.0", "run", "train.py", "node0", 42, 3}, now};
+  SnapshotBuilder builder{{.version = "1.0",
+                           .run_id = "run",
+                           .program = "train.py",
+                           .node = "node0",
+                           .launcher_pid = 42,
+                           .max_restarts = 3},
+                          now};
   std::vector<RankView> ranks = {view_of(0), view_of(1)};
   std::vector<ProgressValue> values = {};
 
-  Job() { builder.begin_attempt({1, 2, {{"node0", 0, 2}, {"spare", 0, 0}}, {{1, "3"}}, true}, now); }
+  Job() { builder.begin_attempt({.attempt = 1, .world_size = 2}, {{1, "3"}}, true, now); }
 
   void sample() {
     now += std::chrono::nanoseconds(kInterval).count();
@@ -61,9 +67,24 @@ RankRecords records_of(int rank, std::vector<std::uint64_t> sizes) {
   return records;
 }
 
+RankView view_with(std::uint64_t identity, std::uint64_t finished) {
+  RankView view;
+  view.pid = 100;
+  view.page.groups.push_back({.name = "g", .size = 2, .called = finished, .finished = finished, .identity = identity});
+  return view;
+}
+
+RankRecords record_of(std::uint64_t identity, std::uint64_t bytes) {
+  RankRecords records;
+  records.groups = {{}, {identity, "g", 2}};
+  records.names = {""};
+  records.records = {{ddp::wire::RecordKind::collective, 2, 1, 0, 1, 10, 20, bytes}};
+  return records;
+}
+
 }  // namespace
 
-TEST_CASE("a snapshot names the job, the attempt, the nodes and the GPUs") {
+TEST_CASE("a snapshot names the job, the attempt and the GPUs") {
   Job job;
   job.sample();
   job.now += kSecond;
@@ -78,7 +99,6 @@ TEST_CASE("a snapshot names the job, the attempt, the nodes and the GPUs") {
   CHECK(shot.uptime == Approx(1.05).epsilon(0.001));
   CHECK(shot.attempt_uptime == Approx(1.05).epsilon(0.001));
   CHECK(shot.world_size == 2);
-  CHECK(shot.nodes.size() == 2);
   REQUIRE(shot.ranks.size() == 2);
   CHECK(shot.ranks[0].gpu.empty());
   CHECK(shot.ranks[1].gpu == "3");
@@ -184,7 +204,7 @@ TEST_CASE("reported values have curves that restart with each attempt") {
   CHECK(job.shot().values == std::vector<ProgressValue>{{"loss", 2}});
   REQUIRE(job.shot().curves.size() == 1);
   CHECK(job.shot().curves[0].mean == Curve::Points{2});
-  job.builder.begin_attempt({2, 2, {}, {}, true}, job.now);
+  job.builder.begin_attempt({.attempt = 2, .world_size = 2}, {}, true, job.now);
   CHECK(job.shot().values.empty());
   CHECK(job.shot().curves.empty());
 }
@@ -294,4 +314,71 @@ TEST_CASE("a rank outside of the world is ignored, and an exited one has no rate
   CHECK(job.shot().ranks[0].state == RankState::ended);
   CHECK(job.shot().ranks[0].steps_per_second == 0);
   job.builder.add_records(records_of(99, {1}));
+}
+
+TEST_CASE("collectives that finished before the first view are not counted") {
+  RankTrack track;
+  CHECK(track.add_view(view_with(7, 1000), {RankState::computing, false}, 1) == 0);
+  track.add_records(record_of(7, 100));
+  CHECK(track.add_view(view_with(7, 1003), {RankState::computing, false}, 2) == 300);
+}
+
+TEST_CASE("each group has its own mean size") {
+  RankTrack track;
+  track.add_view(view_with(7, 0), {RankState::computing, false}, 1);
+  track.add_records(record_of(7, 100));
+  track.add_records(record_of(8, 5000));
+  CHECK(track.add_view(view_with(7, 2), {RankState::computing, false}, 2) == 200);
+  CHECK(track.add_view(view_with(8, 2), {RankState::computing, false}, 3) == 0);  // a new group in the same place
+  CHECK(track.add_view(view_with(8, 3), {RankState::computing, false}, 4) == 5000);
+}
+
+TEST_CASE("newer records have more weight than older ones") {
+  RankTrack track;
+  track.add_view(view_with(7, 0), {RankState::computing, false}, 1);
+  for (int i = 0; i < 5000; ++i) track.add_records(record_of(7, 100));
+  for (int i = 0; i < 5000; ++i) track.add_records(record_of(7, 300));
+  CHECK(track.add_view(view_with(7, 1), {RankState::computing, false}, 2) > 299);
+}
+
+TEST_CASE("records with numbers out of range give at most a strange name") {
+  RankTrack track;
+  RankRecords records = record_of(7, 100);
+  records.records[0].group = 9;
+  records.records[0].name = 9;
+  records.records[0].operation = 200;
+  track.add_records(records);
+  track.add_view(view_with(7, 1), {RankState::computing, false}, 1);
+  CHECK(track.row(1).collective_name == "?");
+}
+
+TEST_CASE("a program that only reports progress is shown with the steps that it reports") {
+  RankTrack track;
+  RankView view = view_with(7, 0);
+  const auto step_at_second = [&](std::uint64_t second) {
+    track.add_view(view, {RankState::computing, false}, second * 1'000'000'000);
+    return track.row(second * 1'000'000'000);
+  };
+  step_at_second(1);
+  view.page.progress_done = 5000;  // it continues from a checkpoint
+  CHECK(step_at_second(2).steps == 5000);
+  CHECK(step_at_second(2).steps_per_second == 0);
+  view.page.progress_done = 5002;
+  CHECK(step_at_second(3).steps_per_second == Approx(2));
+  view.page.steps = 3;  // it sends heartbeats, too
+  CHECK(step_at_second(4).steps == 3);
+}
+
+TEST_CASE("a new process of a rank starts with empty counters") {
+  RankTrack track;
+  RankView view = view_with(7, 10);
+  view.page.steps = 5;
+  track.add_view(view, {RankState::waiting, true}, 1);
+  track.add_time(0, 1);
+  view.pid = 101;
+  track.add_view(view, {RankState::computing, false}, 2);
+  track.add_time(0, 1);
+  CHECK(track.row(2).waiting == 0);
+  CHECK(track.row(2).waited_for == 0);
+  CHECK(track.row(2).computing == 1);
 }

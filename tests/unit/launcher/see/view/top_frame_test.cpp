@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "base/text.h"
-#include "launcher/see/view/text_columns.h"
+#include "launcher/see/view/styled_line.h"
 #include "support/catch.h"
 #include "support/golden.h"
 #include "support/made_snapshot.h"

@@ -1,4 +1,4 @@
-#include "launcher/see/view/snapshot_json.h"
+#include "launcher/see/view/job_snapshot.h"
 
 #include <limits>
 

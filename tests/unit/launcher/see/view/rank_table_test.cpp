@@ -1,4 +1,4 @@
-#include "launcher/see/view/heat_map.h"
+#include "launcher/see/view/rank_table.h"
 
 #include "support/catch.h"
 #include "support/made_snapshot.h"
