@@ -23,7 +23,7 @@ struct RecordedCall {
   std::int64_t number = 0;
   std::string operation;  // "all_reduce". A point-to-point call names its ranks of the group: "send 0->1"
   std::optional<std::int64_t> numel_in;
-  std::string type;   // of the inputs: "Float"
+  std::string type;  // of the inputs: "Float"
   CallState state = CallState::unknown;
   bool is_p2p = false;
 
@@ -56,8 +56,6 @@ struct CollectiveRecords {
   bool has_all_calls = false;      // `calls` begins with the first call of the rank in this group
   bool is_dump = false;            // from entries of a flight recorder's dump, and not from lines of a log
   bool has_mixed_numbers = false;  // point-to-point calls may have moved the numbers
-
-  friend bool operator==(const CollectiveRecords&, const CollectiveRecords&) = default;
 };
 
 }  // namespace ddp::launcher

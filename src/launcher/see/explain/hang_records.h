@@ -26,8 +26,6 @@ enum class HangKind : std::uint8_t {
 struct CallOfRanks {
   std::vector<int> ranks;
   RecordedCall call;
-
-  friend bool operator==(const CallOfRanks&, const CallOfRanks&) = default;
 };
 
 struct HangFinding {

@@ -35,8 +35,6 @@ struct GpuMemoryError {
   std::optional<std::uint64_t> own_bytes;     // memory that the process itself uses
   std::optional<std::uint64_t> unused_bytes;  // memory that PyTorch has reserved but not allocated
   std::vector<Other> others;                  // other processes on the GPU, as PyTorch names them
-
-  friend bool operator==(const GpuMemoryError&, const GpuMemoryError&) = default;
 };
 
 // Returns the last such error in a text, such as an exception's message or the end of a log. Returns std::nullopt if
@@ -48,8 +46,6 @@ struct GpuNeighbour {
   GpuUser process;
   std::optional<int> rank = std::nullopt;  // set if it was a rank of this job
   bool has_node_pid = false;               // its pid is that of the node, and this container has other pids
-
-  friend bool operator==(const GpuNeighbour&, const GpuNeighbour&) = default;
 };
 
 struct GpuMemoryFailure {

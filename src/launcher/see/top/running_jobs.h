@@ -33,8 +33,6 @@ struct RunningJob {
   std::shared_ptr<base::UniqueFd> connection;
   // If it refuses another view:
   std::string refusal;  // as the launcher says it
-
-  friend bool operator==(const RunningJob&, const RunningJob&) = default;
 };
 
 // Asks each launcher with a socket of this user, by pid. A launcher that does not answer takes

@@ -18,8 +18,6 @@ struct TextPane {
   std::vector<std::string> lines;
   int scrolled = 0;          // lines from the shown part to the end (if `from_end`) or to the beginning
   bool is_from_end = false;  // the newest lines are shown
-
-  friend bool operator==(const TextPane&, const TextPane&) = default;
 };
 
 struct TopView {
@@ -33,15 +31,11 @@ struct TopView {
   std::string message;  // shown instead of the keys
   double age = 0;       // seconds since the snapshot was taken
   std::optional<TextPane> pane;
-
-  friend bool operator==(const TopView&, const TopView&) = default;
 };
 
 struct FrameSize {
   int columns = 80;
   int rows = 24;
-
-  friend bool operator==(const FrameSize&, const FrameSize&) = default;
 };
 
 // Says what the terminal can show. Without colours, marks and letters have the same meaning.

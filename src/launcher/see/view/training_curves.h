@@ -24,8 +24,6 @@ struct TrainingMoment {
   std::vector<ProgressValue> values;  // such as the loss
   std::optional<std::uint64_t> memory_bytes;
   std::optional<std::uint64_t> gpu_memory_bytes;
-
-  friend bool operator==(const TrainingMoment&, const TrainingMoment&) = default;
 };
 
 // Returns whether the program reports a value of this name. It then takes the place of the launcher's own number.
