@@ -2,6 +2,7 @@
 // See docs/development/decisions/0045-gpu-memory-and-launch-order.md.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <condition_variable>
@@ -24,6 +25,23 @@ namespace ddp::internal {
 using HeapTask = std::function<bool()>;
 // Makes memory known to NCCL. Returns the task that ends this, or null if NCCL does not know the memory.
 using RegisterMemory = std::function<HeapTask(void* memory, std::size_t bytes)>;
+
+// Memory that is kept between calls. A larger block replaces a smaller one, at least twice as large.
+struct GrowingBlock {
+  std::shared_ptr<void> memory;
+  std::size_t bytes = 0;
+
+  // Returns the block, with at least so many bytes.
+  template <typename Allocate>
+  std::byte* reserve(std::size_t least, const Allocate& allocate) {
+    if (least > bytes) {
+      const std::size_t wanted = std::max(least, 2 * bytes);
+      memory = allocate(wanted);
+      bytes = wanted;
+    }
+    return static_cast<std::byte*>(memory.get());
+  }
+};
 
 // Work on a stream may still use memory that its owner gives back. NCCL's memory is unmapped at once when it is freed,
 // and CUDA's waits for the whole device, on which a kernel may wait for this rank. So a thread of the heap frees memory

@@ -85,26 +85,17 @@ GpuKernels::Scratch& GpuKernels::scratch_of(Stream stream) {
 }
 
 std::byte* GpuKernels::scratch(std::size_t bytes, Stream stream) {
-  Scratch::Piece& piece = scratch_of(stream).device;
-  if (bytes > piece.bytes) {
-    const std::size_t wanted = std::max(bytes, 2 * piece.bytes);
-    piece = {heap_->allocate(wanted), wanted};
-  }
-  return static_cast<std::byte*>(piece.memory.get());
+  return scratch_of(stream).device.reserve(bytes, [this](std::size_t wanted) { return heap_->allocate(wanted); });
 }
 
 const std::byte* GpuKernels::fetch(std::size_t bytes, Stream stream) {
   const GpuScope scope(cuda_, device_);
   Scratch& memory = scratch_of(stream);
-  Scratch::Piece& piece = memory.pinned;
-  if (bytes > piece.bytes) {
-    const std::size_t wanted = std::max(bytes, 2 * piece.bytes);
-    piece = {heap_->allocate_pinned(wanted), wanted};
-  }
-  void* to = piece.memory.get();
+  std::byte* const to =
+      memory.pinned.reserve(bytes, [this](std::size_t wanted) { return heap_->allocate_pinned(wanted); });
   require_cuda(cuda_, cuda_.copy_async(to, memory.device.memory.get(), bytes, stream.handle()), "copy a result");
   heap_->wait_for(stream.handle());
-  return static_cast<const std::byte*>(to);
+  return to;
 }
 
 void GpuKernels::to_ordered(const ConstBuffer& from, bool nan_is_largest, const Buffer& to, Stream stream) {

@@ -58,12 +58,8 @@ class GpuKernels : public GpuMath {
  private:
   // Holds intermediate results of the functions on one stream. The stream's order protects them.
   struct Scratch {
-    struct Piece {
-      std::shared_ptr<void> memory;
-      std::size_t bytes = 0;
-    };
-    Piece device;
-    Piece pinned;
+    GrowingBlock device;
+    GrowingBlock pinned;
   };
 
   void launch_kernel(const std::string& kernel, std::uint64_t blocks, std::span<const KernelParameter> parameters,

@@ -2,7 +2,6 @@
 
 #include <ddp/error.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "runtime/backend/backend_errors.h"
@@ -21,18 +20,6 @@ constexpr std::chrono::milliseconds kCallSpin{5};
 constexpr std::chrono::milliseconds kNoSpin{0};
 constexpr Sleeps kUrgent{std::chrono::microseconds(20), std::chrono::microseconds(50)};
 constexpr Sleeps kNotUrgent{std::chrono::microseconds(20), std::chrono::microseconds(1000)};
-
-// Returns the block, with at least so many bytes. A larger block replaces a smaller one, at least twice as large. Only
-// this stream uses it.
-std::byte* reserve(GpuHeap& heap, CudaStreamHandle stream, std::shared_ptr<void>& block, std::size_t& block_bytes,
-                   std::size_t bytes) {
-  if (bytes > block_bytes) {
-    const std::size_t wanted = std::max(bytes, 2 * block_bytes);
-    block = heap.allocate(wanted, stream);
-    block_bytes = wanted;
-  }
-  return static_cast<std::byte*>(block.get());
-}
 
 }  // namespace
 
@@ -55,8 +42,8 @@ NcclLane::~NcclLane() {
   for (const auto& [sequence, event] : begun_) events_.put_back(event);
   communicator_->abort();
   token_.reset();
-  scratch_.reset();
-  integers_.reset();
+  scratch_ = {};
+  integers_ = {};
   if (!communicator_->has_ended(until_)) stream_.abandon();
   heap_->forget(stream_.handle());
 }
@@ -77,8 +64,7 @@ CudaEventHandle NcclLane::wait_for_stream_of(const Call& call) {
 Call NcclLane::on_integers(const Call& call) {
   const std::size_t bytes = call.output.count * size_of(ordered_type(call.output.type));
   const bool fits = bytes <= call.output.bytes();
-  return call_on_integers(
-      call, fits ? call.output.data : reserve(*heap_, stream_.handle(), integers_, integer_bytes_, bytes));
+  return call_on_integers(call, fits ? call.output.data : reserve(integers_, bytes));
 }
 
 bool NcclLane::begin(std::span<const Call* const> calls, bool may_wait) {
@@ -138,8 +124,7 @@ void NcclLane::run(const Call& call) {
   const Call* next = &call;
   if (touches_host_memory(call)) {
     if (const CudaEventHandle event = wait_for_stream_of(call); event != nullptr) events_.put_back(event);
-    staged =
-        stage(call, rank_, size_, reserve(*heap_, stream_.handle(), scratch_, scratch_bytes_, staging_bytes(call)));
+    staged = stage(call, rank_, size_, reserve(scratch_, staging_bytes(call)));
     next = &staged.call;
     copy_all(staged.before, call);
   }

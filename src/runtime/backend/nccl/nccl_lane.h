@@ -67,6 +67,10 @@ class NcclLane {
   // Makes the lane's stream wait for the work that the call's stream holds now. Returns the event of that work, which
   // the caller puts back, or null if the call has no stream.
   CudaEventHandle wait_for_stream_of(const Call& call);
+  // Returns the block, with at least so many bytes. Only the lane's stream uses it.
+  std::byte* reserve(GrowingBlock& block, std::size_t bytes) {
+    return block.reserve(bytes, [this](std::size_t wanted) { return heap_->allocate(wanted, stream_.handle()); });
+  }
   // Returns the call on integers, which lie in the output if there is room.
   Call on_integers(const Call& call);
   void copy_all(std::span<const StagedCall::Copy> copies, const Call& call);
@@ -78,11 +82,9 @@ class NcclLane {
   const std::atomic<int>& host_waits_;
   const std::shared_ptr<GpuHeap> heap_;
   CudaEvents events_;
-  std::shared_ptr<void> token_;    // one byte for barriers
-  std::shared_ptr<void> scratch_;  // stages host buffers; grows to the largest call
-  std::size_t scratch_bytes_ = 0;
-  std::shared_ptr<void> integers_;  // of reductions in order; grows to the largest call
-  std::size_t integer_bytes_ = 0;
+  std::shared_ptr<void> token_;  // one byte for barriers
+  GrowingBlock scratch_;         // stages host buffers; grows to the largest call
+  GrowingBlock integers_;        // of reductions in order; grows to the largest call
   GpuKernels* kernels_ = nullptr;
   CudaStream stream_;
   const std::unique_ptr<NcclCommunicator> communicator_;

@@ -139,7 +139,8 @@ TEST_CASE("an abort ends the start of a collective that waits for another rank")
   // A lane does this after a transfer has failed, which is no abort of the group.
   auto started = std::async(std::launch::async, [&] {
     NcclSetup::enter();
-    const CudaStream stream(gpu_libraries()->cuda);
+    const CudaApi cuda = gpu_libraries()->cuda;
+    const CudaStream stream(cuda);
     const NcclStep step{NcclFunction::all_reduce};
     return outcome_of([&] { own->start({&step, 1}, stream.handle(), kPatience); });
   });
@@ -200,6 +201,13 @@ TEST_CASE("an error of NCCL names the rank that has failed") {
   }
 }
 
+TEST_CASE("a communicator of an aborted group is not waited for") {
+  NcclSetup setup;
+  const auto communicator = setup.communicator();
+  setup.aborted = true;
+  expect_error(ErrorKind::aborted, {"the process group was aborted"}, [&] { communicator->settled(); });
+}
+
 TEST_CASE("the keeper of a state in GPU memory is asked before a communicator is aborted, and only once") {
   NcclSetup setup;
   const auto aborts_before = std::make_shared<std::vector<int>>();
@@ -208,7 +216,13 @@ TEST_CASE("the keeper of a state in GPU memory is asked before a communicator is
               .before_abort = [aborts_before, counts = setup.counts] { aborts_before->push_back(counts->aborts); }});
   {
     const auto communicator = setup.communicator();
-    communicator->abort();
+    SECTION("by abort()") {
+      communicator->abort();
+    }
+    SECTION("because it cannot be closed") {
+      replace(setup.nccl.finalize, [](NcclComm) { return NcclResult::system_error; });
+      communicator->close();
+    }
     communicator->abort();
     CHECK(communicator->has_ended());
   }
