@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""mutations.py BUILD_DIR [WORD]: breaks the code that decides about hangs in some forty ways, one at a time. On each it
+"""mutations.py BUILD_DIR [WORD]: breaks the code that decides about hangs in some eighty ways, one at a time. On each it
 runs the tests of the decision, in virtual time: replay_test.py, with the traces of the zoo's programs, and the unit
 tests. Prints which of them found the fault. Fails if none did, or if the traces found fewer than 20.
 
 With a word, only mutations whose names have it are tested. Needs a build with tests. Each mutation is compiled alone
-and linked to the rest, which takes about a minute of processor time.
+and linked to the rest. Tests stop at the first fault.
 """
 import concurrent.futures
 import os
@@ -19,17 +19,18 @@ CXX = os.environ.get("CXX", "c++")
 SOURCES = ["src/launcher/run/watchdog/stall_policy.cpp", "src/launcher/run/watchdog/judge.cpp",
            "src/launcher/run/ranks/waits.cpp", "src/launcher/run/ranks/activity_meter.cpp",
            "src/launcher/run/ranks/worker_page.cpp", "src/launcher/run/ranks/root_causes.cpp",
-           "src/launcher/run/ranks/rank_times.cpp", "src/launcher/run/ranks/rank_book.cpp"]
+           "src/launcher/run/ranks/rank_times.cpp", "src/launcher/run/ranks/rank_book.cpp",
+           "src/launcher/run/watchdog/silence.cpp", "src/launcher/run/watchdog/hang_detector.cpp"]
 # The decision consists of these files, too.
-PARTS = [f"src/launcher/{name}.cpp" for name in (
-    "ranks/group_members", "ranks/rank_state", "watchdog/hang_detector", "watchdog/silence", "watchdog/verdict_text")]
+PARTS = [f"src/launcher/run/{name}.cpp" for name in (
+    "ranks/group_members", "ranks/rank_state", "ranks/launches", "watchdog/verdict_text")]
 # zoo_replay consists of these files and the ones above.
 REPLAY = ["tests/zoo/zoo_replay.cpp", "src/launcher/run/ranks/shown_ranks.cpp"]
 TESTS = ["watchdog/stall_policy", "watchdog/judge", "watchdog/silence", "watchdog/hang_detector",
          "watchdog/hang_detector_reports", "watchdog/hang_detector_heartbeats", "watchdog/hang_detector_groups",
-         "watchdog/hang_detector_gpu", "ranks/rank_book", "ranks/rank_times", "ranks/root_causes", "ranks/waits",
+         "watchdog/hang_detector_gpu", "watchdog/hang_detector_stacks", "ranks/rank_book", "ranks/rank_times", "ranks/root_causes", "ranks/waits",
          "ranks/activity_meter", "ranks/worker_page"]
-POLICY, JUDGE, WAITS, METER, VIEW, ROOTS, TIMES, BOOK = SOURCES
+POLICY, JUDGE, WAITS, METER, VIEW, ROOTS, TIMES, BOOK, SILENCE, DETECTOR = SOURCES
 
 # Maps the name of a mutation to the file, a text that occurs in it once, and the replacement.
 MUTATIONS = {
@@ -84,6 +85,52 @@ MUTATIONS = {
     "data of ranks that wait is no sign of life": (JUDGE, "waits_for_data || (!verdict.blames(rank.rank) && only_waits(rank)));", "waits_for_data);"),
     "a stall is blamed from its first moment": (JUDGE, "facts.blamed_for = since(stall.blamed_since);", "facts.blamed_for = stall.age;"),
     "groups of one name are one group": (VIEW, "return identity != 0 ?", "return false ?"),
+    "what a record of an ended rank lacks is certain": (JUDGE, "verdict.is_doubtful && is_sampled(verdict, picture_.ranks) ?", "false ?"),
+    "data is no progress of a rank that only stacks show": (JUDGE, "verdict.is_by_stack ? times.data_at() :", "false ? times.data_at() :"),
+    "a circle counts from its first rank": (JUDGE, "is_circle ? std::ranges::min(ages) :", "false ? std::ranges::min(ages) :"),
+    "a transfer counts from the first of its calls": (JUDGE, "if (all_wait(verdict.kind) && verdict.called_at != 0", "if (false && verdict.called_at != 0"),
+    "what was only begun is waited for": (JUDGE, "facts.unawaited = facts.age - awaited_for(verdict, facts.age);", ""),
+    "a GPU without counters moves no data": (JUDGE, "if (uses_gpu(rank) && !rank.activity->counts_gpu_data) return std::nullopt;", ""),
+    "a rank that cannot be read is still": (JUDGE, "if (!rank.activity || !rank.activity->is_complete)", "if (!rank.activity)"),
+    "calls that are not described are judged": (JUDGE, "if (stall->verdict.is_described()) ", ""),
+    "a culprit that waits itself is judged alone": (JUDGE, "const bool concerns_all = waits_itself(verdict);", "const bool concerns_all = false;"),
+    "others' progress is none of a culprit that waits itself": (JUDGE, "  if (waits_itself(verdict)) {\n", "  if (false) {\n"),
+    "continuations of a rank that waits do not count": (JUDGE, "return rank.page.continuations > 0 ?", "return false ?"),
+    "the oldest verdict comes before a certain one": (JUDGE, "std::tuple key(is_certain, !may_be_resolved(verdict),", "std::tuple key(false, false,"),
+    "old groups are looked at": (JUDGE, "if (times.somebody_waits) longest", "if (true) longest"),
+    "ranks that exchange data are blamed by stacks": (ROOTS, "if (root.is_by_stack) leave_out_those_that_move_data(ranks, root);", ""),
+    "a continuation cannot resolve a circle": (ROOTS, "page.continuations == 0 &&", ""),
+    "waits with a time-out are for ever": (ROOTS, "page.blocked_threads > 0 && blocked >=", "blocked >="),
+    "a thread that acts beside a wait is not seen": (ROOTS, "if (may_wait(rank) && !has_acting_thread(rank))", "if (may_wait(rank))"),
+    "pauses are not learnt": (BOOK, "if (times.is_warm) picture_.longest_pause =", "if (false) picture_.longest_pause ="),
+    "the moments of a tracer are stops": (BOOK, "const bool is_passing = rank.process->state == 't' &&", "const bool is_passing = false &&"),
+    "one sample without blame ends it": (BOOK, ">= limits::kBlameGap;", "> std::chrono::nanoseconds(0);"),
+    "a wait found in stacks begins when it is found": (BOOK, "if (seen.front().is_by_stack)", "if (false)"),
+    "a program's continuation is a wait": (TIMES, "rank.has_ended || rank.page.continuations > 0 ? 0", "rank.has_ended ? 0"),
+    "short interruptions end a wait": (TIMES, "now - interrupted_ <= limits::kPollingPause", "false"),
+    "the pause before a wait goes on counts": (TIMES, "waits_since_ += now - free_since_;", ""),
+    "exchanged data is no progress with Gloo": (TIMES, "uses_gloo_ = rank.is_torch && !uses_gpu(rank);", "uses_gloo_ = false;"),
+    "exchanged data is progress with NCCL": (TIMES, "uses_gloo_ = rank.is_torch && !uses_gpu(rank);", "uses_gloo_ = rank.is_torch;"),
+    "programs without the runtime must not sleep": (SILENCE, "return plan.timeout ||", "return true ||"),
+    "fewer heartbeats are not behind": (SILENCE, ": fewest < most ? with_fewest :", ":"),
+    "who fell silent later is not behind": (SILENCE, "> silence.age / 2)", ">= silence.age)"),
+    "waits for others to come do not count for the user's limit": (SILENCE, "if (plan.timeout) silence = wait_for_others_to_come(picture);", ""),
+    "the end of a rank is no progress for those that wait for it to come": (SILENCE, "(rank.has_ended ? times.settled_since() : times.progress_at())", "times.progress_at()"),
+    "the end of a rank is no sign of life": (SILENCE, "if (rank.has_ended) return times.settled_since();", "if (rank.has_ended) return JobTime{};"),
+    "a wait for one's own continuation is for others": (SILENCE, "rank.page.waiting_threads > rank.page.continuations", "rank.page.waiting_threads > 0"),
+    "a pause between two waits is silence": (SILENCE, "(!rank.activity || times.pauses())", "(!rank.activity)"),
+    "work of ranks that wait for others to come counts": (SILENCE, "only_waits(rank) ? times.data_at() : times.sign_at()", "times.sign_at()"),
+    "signs of life of a silent job do not count": (SILENCE, "only_waits(rank) ? times.data_at() : times.sign_at()", "times.data_at()"),
+    "a stall is reported with each sample": (DETECTOR, "} else if (!reported_ && !picture.is_part", "} else if (!picture.is_part"),
+    "a node that sees a part reports what it sees": (DETECTOR, "!reported_ && !picture.is_part && ", "!reported_ && "),
+    "a stall is warned of with each sample": (DETECTOR, "!has_warned_ && ", ""),
+    "a silent job goes on when its state is uncertain": (DETECTOR, "if (judgement.is_unsure && is_without_calls(reported_->kind)) return std::nullopt;", ""),
+    "warnings come at equal intervals": (DETECTOR, "(std::int64_t{1} << std::min(times_over_, 30)) - 1", "std::int64_t{times_over_}"),
+    "a rank that gave up is forgotten": (DETECTOR, "now - seen_at_ > limits::kHangRemembered", "now > seen_at_"),
+    "a rank is named where data may move": (DETECTOR, "return verdict.is_partial || all_wait(verdict.kind) ?", "return verdict.is_partial ?"),
+    "a job without a timeout is judged": (DETECTOR, "if (plan_.is_off() || ", "if ("),
+    "stalls are reported while a rank is stopped": (DETECTOR, "if (!picture.stopped.empty()) {", "if (false) {"),
+    "a request for the state of the ranks changes it": (DETECTOR, "RankBook book = book_;", "RankBook& book = const_cast<RankBook&>(book_);"),
 }
 
 
@@ -114,7 +161,7 @@ class Tests:
     def __init__(self, folder: pathlib.Path, pool: concurrent.futures.Executor) -> None:
         self.folder = folder
         compiled = {source: folder / f"{source.replace('/', '_')}.o"
-                    for source in SOURCES + PARTS + REPLAY + [f"tests/unit/launcher/{test}_test.cpp" for test in TESTS]}
+                    for source in SOURCES + PARTS + REPLAY + [f"tests/unit/launcher/run/{test}_test.cpp" for test in TESTS]}
         list(pool.map(lambda pair: compile_to(ROOT / pair[0], pair[1]), compiled.items()))
         self.decision = {source: compiled.pop(source) for source in SOURCES}
         self.parts = [compiled.pop(source) for source in PARTS]
@@ -124,7 +171,7 @@ class Tests:
     def which_fail(self, place: pathlib.Path, decision: list[pathlib.Path]) -> list[str]:
         link([*decision, *self.parts, *self.replay], place / "zoo_replay")
         link([*decision, *self.parts, *self.units], place / "units", *catch())
-        runs = {"traces": [sys.executable, ROOT / "tests/zoo/replay_test.py", place], "units": [place / "units"]}
+        runs = {"traces": [sys.executable, ROOT / "tests/zoo/replay_test.py", place, "--first"], "units": [place / "units", "--abort"]}
         return [name for name, words in runs.items() if subprocess.run(words, capture_output=True, timeout=600).returncode != 0]
 
     def which_find(self, name: str) -> list[str]:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""replay_test.py BIN_DIR: checks what the hang detector reports of the traces that record_traces.py has taken of the
+"""replay_test.py BIN_DIR [--first]: checks what the hang detector reports of the traces that record_traces.py has taken of the
 zoo's programs. It uses the real limits and virtual time, in which half an hour takes some milliseconds.
 
 - A program that hangs continues for 40 minutes as at the end of its trace. The test checks the verdict, the ranks, the
@@ -7,6 +7,8 @@ zoo's programs. It uses the real limits and virtual time, in which half an hour 
   that is waited for dies at the end of the trace, the hang is certain within seconds.
 - A healthy program is judged as it was, and with its time stretched, so that its 26 s of work become an hour. If a
   limit is too short for it, it is reported before it is terminated. A limit that is long enough changes nothing.
+
+With --first, the test ends at the first trace that is judged wrongly.
 """
 import pathlib
 import subprocess
@@ -95,5 +97,7 @@ for name, trace in traces.items():
     if fault:
         faults += 1
         print(f"{name}: {fault}")
+        if "--first" in sys.argv:
+            break
 print(f"{len(traces) - faults} traces as expected, {faults} not")
 sys.exit(1 if faults else 0)
