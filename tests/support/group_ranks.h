@@ -1,9 +1,11 @@
 // Makes ranks in groups, as the launcher sees them.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "launcher/run/ranks/root_causes.h"
 
 namespace ddp::launcher {
@@ -68,5 +70,13 @@ class Ranks {
 
   std::vector<RankView> views;
 };
+
+// Returns text such as "not called: 1, 2", with the ranks that are to blame.
+inline std::string blame_in(const std::optional<Verdict>& verdict) {
+  if (!verdict) return "no verdict";
+  std::vector<std::string> ranks;
+  for (const int rank : verdict->culprits) ranks.push_back(std::to_string(rank));
+  return std::string(title_of(verdict->kind)) + ": " + (ranks.empty() ? "none" : base::join(ranks, ", "));
+}
 
 }  // namespace ddp::launcher

@@ -1,7 +1,10 @@
-// Tests jobs in which no rank waits in a collective.
+// Tests jobs in which no rank waits in a known collective.
+#include "launcher/run/watchdog/silence.h"
+
+#include <chrono>
+#include <tuple>
 #include <vector>
 
-#include "launcher/run/watchdog/hang_detector.h"
 #include "support/catch.h"
 #include "support/hanging_job.h"
 
@@ -37,21 +40,18 @@ TEST_CASE("ranks that wait for others in a new group hang if no rank is active")
   CHECK(hang.verdict.waiting == std::vector<int>{0});
   CHECK(hang.judgement.hang_class == HangClass::unknown);
   CHECK(job.last_news_after(began) == Approx(1806).margin(10));
-  Job polls_again;
-  polls_again.warm().computes(0);  // work of the rank that waits is no sign of life
-  polls_again.ranks[0].page.waiting_threads = 1;
-  polls_again.passes(32min);
-  CHECK(polls_again.last(Kind::hung));
-  Job all_wait;
-  all_wait.warm().computes(0);
-  for (RankView& view : all_wait.ranks) view.page.waiting_threads = 1;
-  all_wait.passes(32min);
-  CHECK(all_wait.last(Kind::hung));
-  Job works;
-  works.warm().computes(1);
-  works.ranks[0].page.waiting_threads = 1;
-  works.passes(45min);
-  CHECK_FALSE(works.last(Kind::hung));
+  // Only work of a rank that does not wait is a sign of life.
+  for (const auto& [all_wait, worker, hangs] : {std::tuple{false, 0, true}, {true, 0, true}, {false, 1, false}}) {
+    Job works;
+    works.warm().computes(worker);
+    for (RankView& view : works.ranks) view.page.waiting_threads = all_wait || view.rank == 0 ? 1 : 0;
+    works.passes(45min);
+    CHECK((works.last(Kind::hung) != nullptr) == hangs);
+  }
+  Job limited(hang_plan(60s));
+  limited.warm().computes(1).ranks[0].page.waiting_threads = 1;
+  limited.passes(80s);
+  CHECK(limited.last(Kind::hung));
 }
 
 TEST_CASE("a rank that joins a new group late is not given up at that moment") {
@@ -151,7 +151,66 @@ TEST_CASE("output and work are signs of life in a job where no rank waits") {
   Job working(hang_plan(20s));
   working.computes(1).passes(10min);
   CHECK(working.news.empty());
+  Job ends = working;
   // The work has ended, so the rank is silent.
   working.does(1, nullptr).passes(40s);
   CHECK(working.last(Kind::hung));
+  ends.ranks[1].has_ended = true;
+  ends.passes(15s);
+  CHECK_FALSE(ends.last(Kind::hung));
+  ends.passes(10s);
+  CHECK(ends.last(Kind::hung));
+}
+
+TEST_CASE("sleeping programs without the runtime are left alone unless the user set a limit") {
+  for (const HangPlan& plan : {HangPlan{}, hang_plan(60s)}) {
+    Job job(plan);
+    for (RankView& view : job.ranks) view.page = {};
+    job.passes(45min);
+    CHECK(job.news.empty() == !plan.timeout);
+  }
+}
+
+TEST_CASE("the rank with the fewest heartbeats is the one behind") {
+  Job job(hang_plan(20s));
+  job.heartbeat(0, 5).heartbeat(1, 4);
+  job.computes(0);  // a rank that waits for a GPU does the same
+  const auto began = job.now();
+  job.passes(22s);
+  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
+  CHECK(job.news.back().second.verdict.kind == VerdictKind::behind);
+  CHECK(job.news.back().second.verdict.culprits == std::vector<int>{1});
+  CHECK(job.last_news_after(began) == Approx(20).margin(1.2));
+}
+
+TEST_CASE("among ranks with equal heartbeats the inactive one is behind") {
+  Job job(hang_plan(20s));
+  job.heartbeat(0, 5).heartbeat(1, 5);
+  job.ranks[0].process->waits_in = "hrtimer_nanosleep";
+  job.ranks[1].process->waits_in = "futex_do_wait";
+  job.passes(22s);
+  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
+  CHECK(job.news.back().second.verdict.culprits == std::vector<int>{0});
+  Job alike(hang_plan(20s));
+  alike.heartbeat(0, 5).heartbeat(1, 5).passes(22s);
+  REQUIRE(alike.kinds() == std::vector{Kind::stalled, Kind::hung});
+  CHECK(alike.news.back().second.verdict.kind == VerdictKind::silent);
+}
+
+TEST_CASE("heartbeats of all ranks are a sign of life") {
+  Job job(hang_plan(20s));
+  for (int i = 0; i < 100; ++i) job.heartbeat(0, 1).heartbeat(1, 1).passes(4s);
+  CHECK(job.news.empty());
+}
+
+TEST_CASE("a rank whose last heartbeat came slightly later still counts as silent") {
+  Job job(hang_plan(20s));
+  job.heartbeat(0, 5).heartbeat(1, 4);
+  job.passes(1s);
+  job.heartbeat(1, 1);
+  job.ranks[0].process->waits_in = "ep_poll";
+  job.ranks[1].process->waits_in = "hrtimer_nanosleep";
+  job.passes(22s);
+  REQUIRE(job.kinds() == std::vector{Kind::stalled, Kind::hung});
+  for (const auto& [when, news] : job.news) CHECK(news.verdict.culprits == std::vector<int>{1});
 }
