@@ -23,17 +23,12 @@ inline constexpr int kBusySeconds = 26;
 // ranks.
 using Action = std::function<void(ddp::ProcessGroup& world)>;
 
-std::map<std::string, Action> idle();
-std::map<std::string, Action> alive();
+std::map<std::string, Action> alone();
 std::map<std::string, Action> together();
 std::map<std::string, Action> ends();
-std::map<std::string, Action> threads();
 std::map<std::string, Action> hanging();
-std::map<std::string, Action> mismatched();
 // Returns the programs that this user may run.
 std::map<std::string, Action> starved();
-// Returns programs that do not use the runtime, and so have no process group.
-std::map<std::string, std::function<void(int rank)>> plain();
 // Returns an empty map if this user cannot make a network.
 std::map<std::string, Action> network();
 

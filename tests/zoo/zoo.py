@@ -1,64 +1,22 @@
 #!/usr/bin/env python3
 """zoo.py NAME | list: runs a healthy program without the runtime. Some programs use PyTorch (if it is installed).
 They are in Python or, as text, for a shell. Each rank ends with 0; rank 0 prints "done". A wait takes IDLE seconds."""
-import asyncio
-import fcntl
 import importlib.util
 import multiprocessing
 import os
 import pathlib
-import queue
-import subprocess
 import sys
-import threading
 import time
 
 IDLE = 8
 RANK = int(os.environ.get("RANK", "0"))
 
-SHELL = {
-    "shell_sleeps": f"sleep {IDLE}",
-    "shell_polls": f'[ "$RANK" = 1 ] && {{ sleep {IDLE}; touch file; }}; until [ -e file ]; do sleep 0.2; done',
-    "shell_waits_for_a_background_job": f"sleep {IDLE} & wait",
-    "shell_runs_a_pipeline": f"sleep {IDLE} | cat",
-    "shell_reads_its_own_fifo": f"mkfifo fifo$RANK && {{ sleep {IDLE}; echo line; }} > fifo$RANK & read line < fifo$RANK || sleep 1",
-}
-
-
-def python_sleeps() -> None:
-    time.sleep(IDLE)
-
-
-def python_waits_for_a_subprocess() -> None:
-    subprocess.run(["sleep", str(IDLE)], check=True)
+SHELL = {"shell_polls": f'[ "$RANK" = 1 ] && {{ sleep {IDLE}; touch file; }}; until [ -e file ]; do sleep 0.2; done'}
 
 
 def python_has_a_pool() -> None:
     with multiprocessing.Pool(2) as pool:
         pool.map(time.sleep, [IDLE, IDLE])
-
-
-def python_reads_a_queue() -> None:
-    items: queue.Queue = queue.Queue()
-    threading.Timer(IDLE, items.put, [1]).start()
-    items.get()
-
-
-def python_is_asynchronous() -> None:
-    asyncio.run(asyncio.sleep(IDLE))
-
-
-def python_waits_for_a_lock() -> None:
-    with open("lock", "w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        time.sleep(IDLE / 2)
-
-
-def python_computes() -> None:
-    end = time.monotonic() + IDLE
-    while time.monotonic() < end:
-        sum(range(10_000))
-        time.sleep(0.01)
 
 
 def python_heartbeats() -> None:
@@ -72,7 +30,7 @@ def python_heartbeats() -> None:
 
 
 def with_torch(action) -> None:
-    """Takes training steps, calls `deed`, and takes more steps. A rank that is done waits for the others in the next
+    """Takes training steps, calls `action`, and takes more steps. A rank that is done waits for the others in the next
     all_reduce."""
     import torch
     import torch.distributed as dist
@@ -91,10 +49,6 @@ def with_torch(action) -> None:
     os._exit(0)
 
 
-def torch_sleeps() -> None:
-    with_torch(lambda torch, dist: time.sleep(IDLE if RANK == 1 else 0))
-
-
 def torch_loads_data() -> None:
     def load(torch, dist):
         class Slow(torch.utils.data.Dataset):
@@ -109,10 +63,6 @@ def torch_loads_data() -> None:
     with_torch(load)
 
 
-def torch_evaluates_on_rank_zero() -> None:
-    with_torch(lambda torch, dist: subprocess.run(["sleep", str(IDLE if RANK == 0 else 0)], check=True))
-
-
 def torch_computes_alone() -> None:
     def compute(torch, dist):
         end = time.monotonic() + IDLE
@@ -121,15 +71,6 @@ def torch_computes_alone() -> None:
             torch.mm(matrix, matrix)
             time.sleep(0.01)
     with_torch(compute)
-
-
-def torch_saves_on_rank_zero() -> None:
-    def save(torch, dist):
-        if RANK == 0:
-            for part in range(IDLE):
-                torch.save(torch.ones(100), f"part{part}")
-                time.sleep(1)
-    with_torch(save)
 
 
 def torch_waits_for_a_work() -> None:

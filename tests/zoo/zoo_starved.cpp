@@ -1,4 +1,5 @@
-// These programs get too little of something: a processor, a quota, or memory.
+// These programs get too little of something: a processor, a quota, memory, or the network. Those of the network need
+// their own (expected.py), and the gloo backend.
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <sched.h>
@@ -119,6 +120,27 @@ const std::map<std::string, Action> kStarved = {
      }},
 };
 
+// Uses `ip` rather than `tc netem`, which few kernels have.
+void lose_network() {
+  run("ip link set lo down");
+}
+
+const std::map<std::string, Action> kNetwork = {
+    {"has_a_slow_network",
+     [](ddp::ProcessGroup& world) {
+       if (world.rank() == 1) run("tc qdisc replace dev lo root tbf rate 1500kbit burst 128kb latency 60s");
+       std::vector<float> values(std::size_t{1} << 18);
+       world.all_reduce(values).wait();
+       if (world.rank() == 1) run("tc qdisc delete dev lo root");
+     }},
+    {"loses_the_network", of_rank_one([] { lose_network(); })},
+    {"loses_the_network_and_computes",
+     [](ddp::ProcessGroup& world) {
+       std::thread([] { compute_for(1e6); }).detach();
+       if (world.rank() == 1) lose_network();
+     }},
+};
+
 }  // namespace
 
 std::map<std::string, Action> starved() {
@@ -132,6 +154,12 @@ std::map<std::string, Action> starved() {
   if (faults < 0) some.erase("sends_slow_memory");
   ::close(faults);
   return some;
+}
+
+std::map<std::string, Action> network() {
+  const bool can_be_tried =
+      ::geteuid() == 0 && std::system("command -v tc >/dev/null && unshare --net true") == 0;  // NOLINT
+  return can_be_tried ? kNetwork : std::map<std::string, Action>();
 }
 
 }  // namespace zoo

@@ -1,87 +1,58 @@
 // In these programs ranks wait for each other, but not in vain.
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <semaphore.h>
-#include <signal.h>  // NOLINT(modernize-deprecated-headers): masks are POSIX
-#include <sys/epoll.h>
-#include <sys/file.h>
-#include <sys/inotify.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/timerfd.h>
-#include <sys/un.h>
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): kill is POSIX
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <atomic>
-#include <cerrno>
 #include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <future>
-#include <mutex>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "zoo/zoo.h"
 
 namespace zoo {
 namespace {
 
+// Ranks 0 and 1 are in two groups. A rank's own group is the one in which it waits first.
+struct Pairs {
+  ddp::ProcessGroup one;
+  ddp::ProcessGroup two;
+  int rank;
+
+  explicit Pairs(ddp::ProcessGroup& world)
+      : one(world.new_group(std::vector{0, 1}, "one")),
+        two(world.new_group(std::vector{0, 1}, "two")),
+        rank(world.rank()) {
+    one.barrier().wait();
+    two.barrier().wait();
+  }
+  ddp::ProcessGroup& own() { return rank == 0 ? one : two; }
+  ddp::ProcessGroup& others() { return rank == 0 ? two : one; }
+};
+
+using PairAction = std::function<void(Pairs& pairs)>;
+
+Action of_pairs(PairAction action) {
+  return [action = std::move(action)](ddp::ProcessGroup& world) {
+    if (world.rank() > 1) return;
+    Pairs pairs(world);
+    action(pairs);
+  };
+}
+
 const std::map<std::string, Action> kTogether = {
-    {"rank_zero_writes_a_checkpoint",
-     [](ddp::ProcessGroup& world) {
-       if (world.rank() == 0) run("dd if=/dev/zero of=/dev/null bs=1M count=2000 status=none; sleep 6");
-       world.barrier().wait();
-     }},
     {"rank_zero_evaluates_in_a_subprocess",
      [](ddp::ProcessGroup& world) {
        if (world.rank() == 0) wait_for(in_child([] { compute_for(kBusySeconds); }));
        world.barrier().wait();
-     }},
-    {"pauses_grow",
-     [](ddp::ProcessGroup& world) {
-       for (double pause = 0.5; pause <= kIdleSeconds; pause *= 2) {
-         if (world.rank() == 1) sleep_for(pause);
-         world.barrier().wait();
-       }
-     }},
-    {"ranks_are_uneven",
-     [](ddp::ProcessGroup& world) {
-       for (int i = 0; i < 4; ++i) {
-         sleep_for(world.rank() == i % world.size() ? 4 : 0);
-         world.barrier().wait();
-       }
-     }},
-    {"is_a_pipeline_with_bubbles",
-     [](ddp::ProcessGroup& world) {
-       std::vector<float> values(64);
-       for (int batch = 0; batch < 3; ++batch) {
-         if (world.rank() > 0) world.recv(values, world.rank() - 1).wait();
-         sleep_for(2);
-         if (world.rank() + 1 < world.size()) world.send(values, world.rank() + 1).wait();
-       }
      }},
     {"exchanges_in_batches",
      [](ddp::ProcessGroup& world) {
        for (int i = 0; i < 3; ++i) {
          if (world.rank() == i) sleep_for(kIdleSeconds / 2.0);
          exchange_in_a_batch(world);
-       }
-     }},
-    {"has_a_parameter_server",
-     [](ddp::ProcessGroup& world) {
-       std::vector<float> values(64);
-       if (world.rank() == 0) {
-         for (int i = 1; i < world.size(); ++i) world.recv(values, i).wait();
-       } else {
-         compute_for(3.0 * world.rank());
-         world.send(values, 0).wait();
        }
      }},
     {"posts_a_receive_long_before",
@@ -136,16 +107,6 @@ const std::map<std::string, Action> kTogether = {
        if (world.rank() == 1) sleep_for(kIdleSeconds);
        world.monitored_barrier();
      }},
-    {"uses_groups_in_turn",
-     [](ddp::ProcessGroup& world) {
-       auto rows = world.split(world.rank() / 2);
-       auto columns = world.split(world.rank() % 2);
-       for (int i = 0; i < 3; ++i) {
-         if (world.rank() == 1) sleep_for(2);
-         rows->barrier().wait();
-         columns->barrier().wait();
-       }
-     }},
     {"leaves_a_group_unused",
      [](ddp::ProcessGroup& world) {
        auto rows = world.split(world.rank() / 2);
@@ -174,27 +135,6 @@ const std::map<std::string, Action> kTogether = {
        [[maybe_unused]] const bool is_known = (mine.monitored_barrier(), mine.all_gather_bytes("here"), true);
        mine.barrier().wait();
        later.join();
-     }},
-    {"loads_data_in_threads",
-     [](ddp::ProcessGroup& world) {
-       std::mutex mutex;
-       std::condition_variable condition;
-       int batches = 0;
-       std::thread loader([&] {
-         for (int i = 0; i < 3; ++i) {
-           sleep_for(world.rank() == 1 ? 3 : 0.1);
-           const std::lock_guard lock(mutex);
-           ++batches;
-           condition.notify_one();
-         }
-       });
-       for (int i = 0; i < 3; ++i) {
-         std::unique_lock lock(mutex);
-         condition.wait(lock, [&] { return batches > i; });
-         lock.unlock();
-         world.barrier().wait();
-       }
-       loader.join();
      }},
     {"works_and_is_then_stopped_for_long", of_rank_one([] {
        compute_for(kBusySeconds - 10);
@@ -237,7 +177,6 @@ const std::map<std::string, Action> kTogether = {
          group.barrier().wait();
        });
      }},
-    {"all_ranks_compute_apart", [](ddp::ProcessGroup&) { compute_for(kIdleSeconds); }},
     {"all_ranks_sleep", [](ddp::ProcessGroup&) { sleep_for(kBusySeconds); }},
     {"one_rank_ends_long_before_the_other",
      [](ddp::ProcessGroup& world) {
@@ -247,6 +186,49 @@ const std::map<std::string, Action> kTogether = {
        if (goes_on) std::puts("done");
        std::fflush(stdout);
        std::_Exit(0);
+     }},
+    // Two ranks seem to wait for each other, and something resolves it.
+    {"has_a_thread_that_calls_for_the_first_time", of_pairs([](Pairs& pairs) {
+       std::thread later([&] {
+         sleep_for(kIdleSeconds);
+         pairs.others().barrier().wait();
+       });
+       pairs.own().barrier().wait();
+       later.join();
+     })},
+    {"has_a_new_thread_for_each_call", of_pairs([](Pairs& pairs) {
+       for (int i = 0; i < 4; ++i) {
+         std::thread other([&] {
+           if (i == 3) sleep_for(kIdleSeconds);
+           pairs.others().barrier().wait();
+         });
+         pairs.own().barrier().wait();
+         other.join();
+       }
+     })},
+    {"calls_from_a_continuation", of_pairs([](Pairs& pairs) {
+       ddp::Work first = pairs.others().barrier();
+       std::optional<ddp::Work> second;
+       first.then([&](const ddp::Error*) {
+         sleep_for(kIdleSeconds);
+         second.emplace(pairs.others().barrier());
+       });
+       pairs.own().barrier().wait();
+       first.wait();
+       pairs.own().barrier().wait();
+       second->wait();
+     })},
+    {"begins_what_it_does_not_wait_for",
+     [](ddp::ProcessGroup& world) {
+       // The pairs' barriers are only begun. Ranks 0 and 1 wait for rank 2.
+       std::optional<Pairs> pairs;
+       std::optional<ddp::Work> begun;
+       if (world.rank() < 2) begun.emplace(pairs.emplace(world).own().barrier());
+       if (world.rank() == 2) sleep_for(kIdleSeconds);
+       world.monitored_barrier();
+       if (!begun) return;
+       pairs->others().barrier().wait();
+       begun->wait();
      }},
 };
 
