@@ -5,7 +5,6 @@ import concurrent.futures
 import os
 import pathlib
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,18 +19,18 @@ SOURCE = "hanging_worker.cpp"
 
 
 class Run:
-    def __init__(self, *words: str, timeout: int | None = 6, ranks: int = 3, program: tuple = (),
+    def __init__(self, *words: str, timeout: int | None = 6, program: tuple = (),
                  name: str = "ddplaunch"):
         self.folder = tempfile.TemporaryDirectory()
         self.log = pathlib.Path(self.folder.name) / "events"
         self.began = time.monotonic()
         launcher = pathlib.Path(self.folder.name) / name
         launcher.symlink_to((BIN / "ddplaunch").resolve())
-        command = [launcher, f"--nproc-per-node={ranks}", f"--event-log={self.log}",
+        command = [launcher, "--nproc-per-node=3", f"--event-log={self.log}",
                    *([] if timeout is None else [f"--hang-timeout={timeout}"]),
                    *[word for word in words if word.startswith("-")],
                    *(program or (BIN / "hanging_worker", *[word for word in words if not word.startswith("-")]))]
-        for name in ("go", *(f"end{rank}" for rank in range(ranks))):
+        for name in ("go", *(f"end{rank}" for rank in range(3))):
             os.mkfifo(f"{self.folder.name}/{name}")
         # The launcher gets a process group whose parent process is in the test's group, because only such a group can
         # be stopped (Ctrl-Z).
@@ -68,10 +67,9 @@ class Run:
         return err
 
 
-def hangs(kind: str, code: str, culprits: list[int], hang_class: str = "users_limit", ranks: int = 3,
-          backend: str = "") -> None:
+def hangs(kind: str, code: str, culprits: list[int], hang_class: str = "users_limit", backend: str = "") -> None:
     """If the hang is certain, it ends the job without a limit."""
-    run = Run(kind, "20", *([f"--backend={backend}"] if backend else []), timeout=None if hang_class == "certain" else 6, ranks=ranks)
+    run = Run(kind, "20", *([f"--backend={backend}"] if backend else []), timeout=None if hang_class == "certain" else 6)
     err = run.end(124)
     stall = run.events("hung")[0]
     assert stall["code"] == code and stall["culprits"] == culprits and stall["class"] == hang_class, stall
@@ -87,19 +85,19 @@ def hangs(kind: str, code: str, culprits: list[int], hang_class: str = "users_li
         assert not os.path.exists(f"/proc/{pid}"), pid
 
 
-FAULTS = [("pause", "DDP-H03", [1]), ("spin", "DDP-H03", [1]), ("phase", "DDP-H03", [1]),
-          ("everybody", "DDP-H08", []), ("pair", "DDP-H06", [0, 1], "certain"), ("exchange", "DDP-H06", [0, 1], "certain"),
-          ("chain", "DDP-H03", [1]), ("grid", "DDP-H03", [3], "users_limit", 4),
-          ("exchange", "DDP-H06", [0, 1], "certain", 3, "gloo"), ("chain", "DDP-H03", [1], "users_limit", 3, "gloo")]
+# The zoo has more programs that hang.
+FAULTS = [("pause", "DDP-H03", [1]), ("everybody", "DDP-H08", []), ("chain", "DDP-H03", [1]),
+          ("exchange", "DDP-H06", [0, 1], "certain", "gloo")]
 
 
 def without_a_limit_a_hang_is_reported_and_the_job_goes_on() -> None:
-    run = Run("slow", timeout=None)
-    stall = run.until("stalled")
-    # On a busy computer, the signs of life may not have been read before the first report. Then there is no limit yet.
-    assert stall["class"] == "unknown" and stall["limit_seconds"] in (0, 1800) and stall["culprits"] == [1], stall
-    err = run.let_slow_rank_go_on()
-    assert "the job continues, because no --hang-timeout was given" in err, err
+    for name in ("ddplaunch", "torchrun"):
+        run = Run("slow", *(["--no-python"] if name == "torchrun" else []), timeout=None, name=name)
+        stall = run.until("stalled")
+        # On a busy computer, the signs of life may not have been read before the first report. Then there is no limit yet.
+        assert stall["class"] == "unknown" and stall["limit_seconds"] in (0, 1800) and stall["culprits"] == [1], stall
+        err = run.let_slow_rank_go_on()
+        assert "the job continues, because no --hang-timeout was given" in err and not run.events("hung"), err
 
 
 def a_rank_that_is_woken_for_its_stack_does_not_become_the_cause() -> None:
@@ -126,15 +124,6 @@ def under_torchruns_name_a_limit_ends_a_job_that_hangs() -> None:
     assert stall["code"] == "DDP-H03" and stall["culprits"] == [1] and stall["class"] == "users_limit", stall
     assert stall["ends_job"] and "the limit was 6.0 s (--hang-timeout); the job is terminated" in err, (stall, err)
     assert "hung " in err and "rank 1 has not called all_reduce" in err, err
-
-
-def under_torchruns_name_a_hang_is_reported_and_the_job_goes_on() -> None:
-    run = Run("slow", "--no-python", timeout=None, name="torchrun")
-    stall = run.until("stalled")
-    # On a busy computer, the signs of life may not have been read before the first report. Then there is no limit yet.
-    assert stall["class"] == "unknown" and stall["limit_seconds"] in (0, 1800) and stall["culprits"] == [1], stall
-    err = run.let_slow_rank_go_on()
-    assert "the job continues, because no --hang-timeout was given" in err and not run.events("hung"), err
 
 
 def a_stopped_rank_is_reported_and_left_alone() -> None:
@@ -174,32 +163,12 @@ def a_stopped_job_is_not_judged() -> None:
     run.let_slow_rank_go_on()
 
 
-def a_rank_in_a_debugger_is_left_alone() -> None:
-    if shutil.which("gdb") is None:
-        print("no gdb here: a rank in a debugger is not tried", flush=True)
-        return
-    run = Run("slow", timeout=40)  # a debugger starts slowly on a busy computer
-    run.until("stalled")
-    subprocess.run(["gdb", "-batch", "-nx", "-iex", "set debuginfod enabled off", "-p", str(run.pids()[1]),
-                    "-ex", "shell sleep 44"], stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=90)
-    assert len(run.events("stopped")) == 1 and not run.events("hung"), run.log.read_text()
-    run.let_slow_rank_go_on()
-
-
 def a_slow_rank_is_reported_and_the_job_goes_on() -> None:
     run = Run("slow", timeout=60)
     run.until("stalled")
     err = run.let_slow_rank_go_on()
     assert "DDP-H03" in err and "the job continues: all_reduce" in err, err
     assert not run.events("hung")
-
-
-def a_rank_gets_the_time_that_it_requests() -> None:
-    run = Run("extend", timeout=4)
-    time.sleep(8)
-    assert run.process.poll() is None and not run.events("hung")
-    run.process.terminate()
-    run.end(-signal.SIGTERM)
 
 
 def a_warning_does_not_end_the_job() -> None:
@@ -239,13 +208,11 @@ def hang_timeout_off_disables_the_detection() -> None:
 
 
 TESTS = [a_stopped_job_is_not_judged, a_program_whose_wrapper_closes_descriptors_is_seen,
-         a_rank_that_is_woken_for_its_stack_does_not_become_the_cause, a_rank_in_a_debugger_is_left_alone,
-         without_a_limit_a_hang_is_reported_and_the_job_goes_on, under_torchruns_name_a_limit_ends_a_job_that_hangs,
-         under_torchruns_name_a_hang_is_reported_and_the_job_goes_on, a_stopped_rank_is_reported_and_left_alone,
+         a_rank_that_is_woken_for_its_stack_does_not_become_the_cause, without_a_limit_a_hang_is_reported_and_the_job_goes_on,
+         under_torchruns_name_a_limit_ends_a_job_that_hangs, a_stopped_rank_is_reported_and_left_alone,
          the_time_in_which_the_launcher_is_stopped_does_not_count, a_slow_rank_is_reported_and_the_job_goes_on,
-         a_rank_gets_the_time_that_it_requests, a_warning_does_not_end_the_job,
-         a_timeout_of_the_program_does_not_outrank_the_verdict, a_silent_program_is_ended_only_on_request,
-         hang_timeout_off_disables_the_detection]
+         a_warning_does_not_end_the_job, a_timeout_of_the_program_does_not_outrank_the_verdict,
+         a_silent_program_is_ended_only_on_request, hang_timeout_off_disables_the_detection]
 # The tests mostly wait, so they run in parallel.
 with concurrent.futures.ThreadPoolExecutor(8) as pool:
     running = {pool.submit(hangs, *fault): " ".join(map(str, fault)) for fault in FAULTS}

@@ -10,7 +10,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,16 +43,8 @@ void wait_for_test(const std::string& fifo) {
     ::raise(SIGSTOP);
     wait_for_test("go");
   }
-  if (kind == "spin") {
-    for (volatile bool forever = true; forever;) {
-    }
-  }
   if (kind == "phase") {
     const ddp::PhaseScope phase(ddp::Phase::evaluation, "validation set");
-    wait_for_ever();
-  }
-  if (kind == "extend") {
-    ddp::request_more_time(std::chrono::seconds(1000));
     wait_for_ever();
   }
   if (kind == "slow") wait_for_test("go");
@@ -84,13 +75,6 @@ int main(int argc, char** argv) {
   ddp::InitOptions options;
   if (argc > 3) options.timeout = std::chrono::seconds(std::atoi(argv[3]));
   ddp::ProcessGroup world = ddp::init(options);
-  std::vector<int> both = {0, 1};
-  std::optional<ddp::ProcessGroup> pair;
-  if (kind == "pair" && world.rank() < 2) pair.emplace(world.new_group(both, "pair"));
-  std::optional<ddp::ProcessGroup> grid;
-  std::optional<ddp::ProcessGroup> columns;
-  if (kind == "grid") grid = world.split(world.rank() / 2);
-  if (kind == "grid") columns = world.split(world.rank() % 2);
   std::vector<float> values(1024);
   for (int step = 0; step < 40; ++step) {
     if (step == step_of_fault && world.rank() == 1) misbehave(kind);
@@ -98,13 +82,6 @@ int main(int argc, char** argv) {
     // Waits long enough for the launcher to see that the job continues.
     if (step == step_of_fault + 10 && kind == "slow") wait_for_test("end" + std::to_string(world.rank()));
     if (step == step_of_fault) transfer(kind, world);
-    // The groups are rows and columns of a grid. The last rank does not call the barrier of its row.
-    if (step == step_of_fault && grid) {
-      if (world.rank() == world.size() - 1) wait_for_ever();
-      grid->barrier().wait();
-    }
-    // Rank 0 waits for rank 1 in one group, and rank 1 for rank 0 in the other.
-    if (step == step_of_fault && kind == "pair" && world.rank() == 0) pair->barrier().wait();
     world.all_reduce(values, ddp::ReduceOp::sum, {.name = "bucket 0"}).wait();
   }
   if (world.rank() == 0) std::puts("done");
