@@ -2,15 +2,9 @@
 
 A comment "Here." marks the line of the rank that the others wait for.
 """
-import atexit
-import datetime
 import os
-import queue
 import re
 import signal
-import socket
-import subprocess
-import tempfile
 import threading
 import time
 
@@ -18,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
 
-from common import TENSOR, compute, ddp_model, end, run, shared_path, start, start_at, train_step
+from common import TENSOR, ddp_model, end, run, shared_path, start, start_at, train_step
 
 
 # A rank does something else forever, and the others wait in a collective.
@@ -41,61 +35,10 @@ def sleeps() -> None:
     dist.broadcast(TENSOR, 0)
 
 
-def waits_for_a_lock() -> None:
-    lock = threading.Lock()
-    lock.acquire()
-    if start() == 1:
-        lock.acquire()  # Here.
-    dist.barrier()
-
-
-def waits_for_a_queue() -> None:
-    batches = queue.Queue()
-    producer = threading.Thread(target=lambda: [batches.put(i) for i in range(10)])
-    producer.start()
-    rank = start()
-    for _ in range(12 if rank == 1 else 10):
-        batches.get()  # Here.
-    dist.all_reduce(TENSOR)
-
-
-def reads_from_a_fifo() -> None:
-    if start() == 1:
-        fifo = tempfile.mkdtemp() + "/fifo"
-        os.mkfifo(fifo)
-        open(fifo).read()  # Here.
-    dist.all_reduce(TENSOR)
-
-
-def waits_for_a_connection() -> None:
-    if start() == 1:
-        socket.create_server(("127.0.0.1", 0)).accept()  # Here.
-    dist.all_reduce(TENSOR)
-
-
-def waits_for_a_child() -> None:
-    if start() == 1:
-        subprocess.call(["sleep", "3600"])  # Here.
-    dist.all_reduce(TENSOR)
-
-
 def stops() -> None:
     if start() == 1:
         os.kill(os.getpid(), signal.SIGSTOP)  # Here.
     dist.all_reduce(TENSOR)
-
-
-def compiles_for_ever_on_one_rank() -> None:
-    rank = start()
-
-    def compiler(graph, inputs):
-        if rank == 1:
-            time.sleep(3600)  # Here.
-        return graph.forward
-
-    model = torch.compile(torch.nn.Linear(8, 8), backend=compiler)
-    dist.all_reduce(model(torch.ones(2, 8)))
-    end()
 
 
 # Not all ranks take all steps of the training.
@@ -119,45 +62,6 @@ def leaves_out_a_step_of_ddp() -> None:
     end()
 
 
-def has_uneven_batches() -> None:
-    rank = start()
-    model = ddp_model()
-    for _ in range(50 + 20 * rank):
-        train_step(model)
-    end()
-
-
-def saves_on_rank_zero_with_a_barrier() -> None:
-    rank = start()
-    model = ddp_model()
-    for step in range(20):
-        train_step(model)
-        if rank == 0 and step == 10:
-            torch.save(model.state_dict(), os.devnull)
-            dist.barrier()  # Here.
-    end()
-
-
-def rank_zero_alone_in_a_barrier() -> None:
-    if start() == 0:
-        dist.barrier()
-    while True:
-        time.sleep(1)  # Here.
-
-
-def skips_a_forward_of_fsdp2() -> None:
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-
-    rank = start()
-    model = fully_shard(torch.nn.Linear(8, 8), mesh=init_device_mesh("cpu", (2,)))
-    for step in range(20):
-        if rank == 1 and step == 10:
-            time.sleep(3600)  # Here.
-        train_step(model)
-    end()
-
-
 def leaves_out_a_forward_of_fsdp2() -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -172,14 +76,6 @@ def leaves_out_a_forward_of_fsdp2() -> None:
 
 
 # The ranks call different collectives.
-def calls_another() -> None:
-    if start() == 1:
-        dist.broadcast(TENSOR, 0)
-    else:
-        dist.all_reduce(TENSOR)
-    end()
-
-
 def calls_a_barrier_against_an_all_reduce() -> None:
     if start() == 1:
         dist.barrier()
@@ -189,12 +85,6 @@ def calls_a_barrier_against_an_all_reduce() -> None:
 
 
 # The ranks exchange objects.
-def misses_an_all_gather_of_objects() -> None:
-    if start() == 1:
-        time.sleep(3600)  # Here.
-    dist.all_gather_object([None] * dist.get_world_size(), {"loss": 1.0})
-
-
 def broadcasts_objects_from_two_roots() -> None:
     rank = start()
     dist.broadcast_object_list([rank], rank)
@@ -222,19 +112,6 @@ def uses_two_groups_in_a_circle() -> None:
     groups = [dist.new_group([0, 1]) for _ in range(2)]
     for group in groups if rank == 0 else groups[::-1]:
         dist.all_reduce(TENSOR, group=group)
-    end()
-
-
-def skips_in_one_dimension_of_a_mesh() -> None:
-    from torch.distributed.device_mesh import init_device_mesh
-
-    rank = start()
-    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "model"))
-    for step in range(10):
-        dist.all_reduce(TENSOR, group=mesh.get_group("model"))
-        if rank == 3 and step == 5:
-            time.sleep(3600)  # Here.
-        dist.all_reduce(TENSOR, group=mesh.get_group("data"))
     end()
 
 
@@ -281,14 +158,6 @@ def receives_on_both_ranks() -> None:
     end()
 
 
-def sends_with_another_tag() -> None:
-    if start() == 0:
-        dist.send(TENSOR, 1, tag=1)
-    else:
-        dist.recv(TENSOR, 0, tag=2)
-    end()
-
-
 def polls_for_a_message() -> None:
     if start() == 1:
         work = dist.irecv(TENSOR, 0)
@@ -308,13 +177,6 @@ def never_makes_its_process_group() -> None:
     if os.environ["RANK"] == "1":
         time.sleep(3600)  # Here.
     start()
-
-
-def waits_for_a_key() -> None:
-    if start() == 1:
-        store = dist.distributed_c10d._get_default_store()
-        store.wait(["a key that never comes"], datetime.timedelta(hours=1))  # Here.
-    dist.all_reduce(TENSOR)
 
 
 def misses_a_barrier_by_the_store() -> None:
@@ -349,20 +211,6 @@ def has_a_data_loader_whose_worker_hangs() -> None:
     end()
 
 
-def has_a_data_loader_that_forks_with_a_lock() -> None:
-    lock = threading.Lock()
-
-    def use():
-        with lock:
-            compute(0.1)
-
-    if start() == 1:
-        lock.acquire()  # A thread could hold the lock in this way at the moment of the fork.
-    for _ in DataLoader(Numbers(use), batch_size=4, num_workers=1, multiprocessing_context="fork"):  # Here.
-        dist.all_reduce(TENSOR)
-    end()
-
-
 # The ranks hang at their end.
 def waits_for_a_thread_at_its_end() -> None:
     rank = start()
@@ -370,13 +218,6 @@ def waits_for_a_thread_at_its_end() -> None:
     lock.acquire()
     if rank == 1:
         threading.Thread(target=lock.acquire).start()  # The interpreter joins it.
-    end()
-
-
-def hangs_in_atexit() -> None:
-    rank = start()
-    if rank == 1:
-        atexit.register(lambda: time.sleep(3600))  # Here.
     end()
 
 

@@ -1,10 +1,7 @@
 """Runs a plain PyTorch program that ends well, though some look as if they hung: healthy.py NAME. None uses
 ddplaunch."""
-import copy
-import logging
 import multiprocessing
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -32,32 +29,6 @@ def sleeps_for_a_while() -> None:
     end()
 
 
-def saves_a_long_checkpoint_on_rank_zero() -> None:
-    rank = start()
-    model = ddp_model()
-    train_step(model)
-    if rank == 0:
-        with tempfile.NamedTemporaryFile() as file:
-            for _ in range(40):
-                file.write(bytes(1 << 20))
-                os.fsync(file.fileno())
-                time.sleep(0.2)
-    dist.barrier()
-    train_step(model)
-    end()
-
-
-def validates_long_on_rank_zero() -> None:
-    rank = start()
-    model = ddp_model()
-    train_step(model)
-    if rank == 0:
-        compute(8)
-    dist.barrier()
-    train_step(model)
-    end()
-
-
 def waits_for_a_slow_first_batch() -> None:
     rank = start()
     model = ddp_model()
@@ -77,18 +48,6 @@ def compiles_for_long() -> None:
     for _ in range(20):
         dist.all_reduce(model(torch.ones(2, 8)))
     end()
-
-
-def waits_for_a_file() -> None:
-    dist.init_process_group("gloo")
-    path = pathlib.Path(tempfile.gettempdir()) / f"zoo_{os.environ['MASTER_PORT']}"
-    if dist.get_rank() == 0:
-        compute(6)
-        path.touch()
-    while not path.exists():
-        time.sleep(0.1)
-    end()
-    path.unlink(missing_ok=True)
 
 
 def waits_long_in_a_monitored_barrier() -> None:
@@ -128,14 +87,6 @@ def load(method) -> None:
 
 def loads_by_fork() -> None:
     load("fork")
-
-
-def loads_by_spawn() -> None:
-    load("spawn")
-
-
-def loads_by_fork_server() -> None:
-    load("forkserver")
 
 
 def has_children() -> None:
@@ -189,23 +140,6 @@ def spawns_processes() -> None:
         torch.multiprocessing.spawn(spawned, (folder + "/store",), nprocs=2)
 
 
-def search_step(rank, path, width) -> None:
-    start_at(path, rank, 2)
-    for _ in range(4):
-        compute(3 * rank)
-        dist.all_reduce(torch.ones(width))
-    end()
-
-
-def searches_for_parameters() -> None:
-    # Each worker starts its own group of processes.
-    for name in [name for name in os.environ if name.startswith("TORCHELASTIC")]:
-        del os.environ[name]
-    width = 10 + int(os.environ["RANK"])
-    with tempfile.TemporaryDirectory() as folder:
-        torch.multiprocessing.spawn(search_step, (folder + "/store", width), nprocs=2)
-
-
 # These programs train in various ways.
 def joins() -> None:
     rank = start()
@@ -213,41 +147,6 @@ def joins() -> None:
     with model.join():
         for _ in range(50 + 20 * rank):
             train_step(model)
-    end()
-
-
-def accumulates_gradients() -> None:
-    rank = start()
-    model = ddp_model()
-    for _ in range(20):
-        with model.no_sync():
-            for _ in range(4 + 4 * rank):
-                train_step(model)
-        train_step(model)
-    end()
-
-
-def averages_models_periodically() -> None:
-    from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
-
-    start()
-    model = torch.nn.Linear(8, 8)
-    averager = PeriodicModelAverager(period=4, warmup_steps=10)
-    for _ in range(40):
-        train_step(model)
-        averager.average_parameters(model.parameters())
-    end()
-
-
-def shards_its_optimizer() -> None:
-    from torch.distributed.optim import ZeroRedundancyOptimizer
-
-    start()
-    model = ddp_model()
-    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.01)
-    for _ in range(20):
-        train_step(model)
-        optimizer.step()
     end()
 
 
@@ -285,17 +184,6 @@ def trains_on_a_mesh() -> None:
     end()
 
 
-def passes_batches_through_stages() -> None:
-    rank, size = start(), dist.get_world_size()
-    for _ in range(20):
-        if rank > 0:
-            dist.recv(TENSOR, rank - 1)
-        compute(0.1)
-        if rank < size - 1:
-            dist.send(TENSOR, rank + 1)
-    end()
-
-
 def has_a_pipeline_schedule() -> None:
     from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 
@@ -311,20 +199,6 @@ def has_a_pipeline_schedule() -> None:
 
 
 # These programs save checkpoints.
-def saves_and_loads_a_checkpoint() -> None:
-    import torch.distributed.checkpoint as checkpoint
-
-    rank = start()
-    model = ddp_model()
-    folder = [tempfile.mkdtemp() if rank == 0 else None]
-    dist.broadcast_object_list(folder, 0)
-    for _ in range(3):
-        train_step(model)
-        checkpoint.save(model.state_dict(), checkpoint_id=folder[0])
-        checkpoint.load(copy.deepcopy(model.state_dict()), checkpoint_id=folder[0])
-    end()
-
-
 def saves_a_checkpoint_asynchronously() -> None:
     import torch.distributed.checkpoint as checkpoint
 
@@ -377,14 +251,6 @@ def has_all_kinds() -> None:
             dist.send(TENSOR, 1)
         else:
             dist.recv(out, 0)
-    end()
-
-
-def gathers_objects_of_different_sizes() -> None:
-    rank, size = start(), dist.get_world_size()
-    for step in range(20):
-        dist.all_gather_object([None] * size, "x" * (1000 * rank + step))
-        dist.gather_object("x" * 5000 * rank, [None] * size if rank == 0 else None, 0)
     end()
 
 
@@ -481,28 +347,6 @@ def waits_late_for_what_it_began() -> None:
     end()
 
 
-def sleeps_before_it_waits_for_what_it_began() -> None:
-    rank = start()
-    if rank == 1:
-        time.sleep(14)
-    work = dist.all_reduce(TENSOR, async_op=True)
-    if rank == 0:
-        time.sleep(16)
-    work.wait()
-    end()
-
-
-def goes_on_alone() -> None:
-    if start() == 1:
-        return end()
-    end()
-    start_at(shared_path("alone"), 0, 1)
-    for _ in range(5):
-        compute(2)
-        dist.all_reduce(TENSOR)
-    dist.destroy_process_group()
-
-
 def waits_for_children_between_two_groups() -> None:
     rank = start()
     groups = [dist.new_group([0, 1]) for _ in range(2)]
@@ -556,27 +400,6 @@ def listens_in_a_thread() -> None:
     end()
 
 
-# These programs use remote procedure calls.
-PARAMETER = torch.zeros(8)
-
-
-def add_gradient(gradient):
-    PARAMETER.add_(gradient)
-    return PARAMETER
-
-
-def serves_parameters_by_rpc() -> None:
-    from torch.distributed import rpc
-
-    rank = int(os.environ["RANK"])
-    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=int(os.environ["WORLD_SIZE"]))
-    if rank == 1:
-        for _ in range(20):
-            compute(0.3)
-            rpc.rpc_sync("worker0", add_gradient, (torch.ones(8),))
-    rpc.shutdown()
-
-
 # These programs cover everything else.
 def handles_signals() -> None:
     start()
@@ -591,41 +414,12 @@ def handles_signals() -> None:
     end()
 
 
-def profiles() -> None:
-    start()
-    model = ddp_model()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
-        for _ in range(20):
-            train_step(model)
-    assert profiler.key_averages()
-    end()
-
-
-def logs_and_shows_its_progress() -> None:
-    rank = start()
-    logging.basicConfig(level=logging.INFO)
-    for step in range(200):
-        dist.all_reduce(TENSOR)
-        time.sleep(0.01)
-        if step % 20 == 0:
-            logging.info("rank %d: step %d", rank, step)
-        print(f"\r{step}/200", end="", file=sys.stderr, flush=True)
-    end()
-
-
 def names_the_store_itself() -> None:
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), size, False)
     dist.init_process_group("gloo", store=dist.PrefixStore("own", store), rank=rank, world_size=size)
     dist.all_reduce(TENSOR)
     end()
-
-
-def does_without_distributed() -> None:
-    model = torch.nn.Linear(8, 8)
-    for _ in range(100):
-        train_step(model)
-    compute(3)
 
 
 def leaves_at_once() -> None:
