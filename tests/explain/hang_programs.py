@@ -44,22 +44,51 @@ def never():
     time.sleep(FOREVER)
 
 
-@case(4, culprits=[1], operation="all_reduce", number=4)
-def all_reduce(rank):
-    """Rank 1 leaves the loop early."""
-    steps(3)
-    if rank == 1:
-        never()
-    dist.all_reduce(ones(1024))
+def late(name, about, world, culprits, before, call, **more):
+    """Adds a program in which the culprits do not come to a call after some steps."""
+    def program(rank):
+        steps(before)
+        if rank in late_ranks:
+            never()
+        call(rank)
+    late_ranks = more.pop("late", culprits)
+    program.__name__, program.__doc__ = name, about
+    return case(world, culprits=culprits, **more)(program)
 
 
-@case(4, culprits=[1, 3], operation="all_reduce", number=3)
-def two_ranks_are_late(rank):
-    """Two ranks read their data."""
-    steps(2)
-    if rank in (1, 3):
-        never()
-    dist.all_reduce(ones())
+def all_reduce_of(count):
+    return lambda rank: dist.all_reduce(ones(count))
+
+
+all_reduce = late("all_reduce", "Rank 1 leaves the loop early.", 4, [1], 3, all_reduce_of(1024), operation="all_reduce", number=4)
+late("two_ranks_are_late", "Two ranks read their data.", 4, [1, 3], 2, all_reduce_of(4), operation="all_reduce", number=3)
+late("broadcast_without_its_source", "Rank 0 still loads the checkpoint that it has to send.", 3, [0], 1,
+     lambda rank: dist.broadcast(ones(100), src=0), operation="broadcast", number=2)
+late("barrier_before_anything", "Rank 0 downloads the data set, the others wait for it.", 4, [0], 0,
+     lambda rank: dist.barrier(), operation="barrier", number=1)
+late("all_gather", "Rank 2 does not take part in the gathering of the metrics.", 3, [2], 1,
+     lambda rank: dist.all_gather([ones() for _ in range(3)], ones()), operation="all_gather", number=2)
+late("gather", "Rank 0 gathers, and rank 2 does not send.", 4, [2], 1,
+     lambda rank: dist.gather(ones(), [ones() for _ in range(4)] if rank == 0 else None, dst=0), operation="gather", number=2)
+late("scatter", "Rank 0 has the parts, and does not send them.", 4, [0], 1,
+     lambda rank: dist.scatter(ones(), None, src=0), operation="scatter", number=2)
+late("reduce", "Rank 1 does not send its part of a sum to rank 0.", 2, [1], 2,
+     lambda rank: dist.reduce(ones(), dst=0), operation="reduce", number=3)
+late("all_to_all", "Rank 1 does not exchange its tokens.", 3, [1], 1,
+     lambda rank: dist.all_to_all_single(ones(6), ones(6)), number=2)
+late("reduce_scatter", "Rank 0 does not scatter the gradients.", 2, [0], 1,
+     lambda rank: dist.reduce_scatter_tensor(ones(3), ones(6)), number=2)
+late("all_gather_object", "Rank 1 does not gather objects.", 3, [1], 0,
+     lambda rank: dist.all_gather_object([None] * 3, {"loss": rank}), number=1)
+late("broadcast_object", "Rank 0 does not send the name of the run.", 3, [0], 1,
+     lambda rank: dist.broadcast_object_list([None], src=0), operation="broadcast", number=2)
+late("ring_is_full", "The recorder keeps 8 calls, and rank 2 misses the 41st.", 3, [2], 40, all_reduce_of(4),
+     operation="all_reduce", number=41, buffer=8)
+late("never_called_anything", "Rank 1 has not called anything at all.", 2, [1], 0, all_reduce_of(4), operation="all_reduce", number=1)
+late("two_dumps_are_missing", "Ranks 0 and 2 have left no dump, and rank 2 is the culprit.", 4, [], 2, all_reduce_of(4), late=[2],
+     kind="cannot_be_decided", no_dump=[0, 2], missing="the records of ranks 0, 2 of 4")
+late("world_size_is_unknown", "Without the world size, it is unknown that rank 3 exists.", 4, [], 2, all_reduce_of(4), late=[3],
+     kind="cannot_be_decided", no_dump=[3], known_world=None)
 
 
 @case(3, culprits=[1, 2], operation="all_reduce", number=3)
@@ -69,15 +98,6 @@ def validation_on_rank_zero(rank):
     if rank == 0:
         dist.all_reduce(ones(1))
     never()
-
-
-@case(3, culprits=[0], operation="broadcast", number=2)
-def broadcast_without_its_source(rank):
-    """Rank 0 still loads the checkpoint that it has to send."""
-    steps(1)
-    if rank == 0:
-        never()
-    dist.broadcast(ones(100), src=0)
 
 
 @case(4, culprits=[2], operation="barrier", number=3)
@@ -90,86 +110,6 @@ def broadcast_then_barrier(rank):
     dist.barrier()
 CASES["gloo_broadcast_then_barrier"].pop("number")  # noqa: E305  Some ranks may wait in the broadcast already.
 CASES["gloo_broadcast_then_barrier"].pop("operation")
-
-
-@case(4, culprits=[0], operation="barrier", number=1)
-def barrier_before_anything(rank):
-    """Rank 0 downloads the data set, the others wait for it."""
-    if rank == 0:
-        never()
-    dist.barrier()
-
-
-@case(3, culprits=[2], operation="all_gather", number=2)
-def all_gather(rank):
-    """Rank 2 does not take part in the gathering of the metrics."""
-    steps(1)
-    if rank == 2:
-        never()
-    dist.all_gather([ones() for _ in range(3)], ones())
-
-
-@case(4, culprits=[2], operation="gather", number=2)
-def gather(rank):
-    """Rank 0 gathers, and rank 2 does not send."""
-    steps(1)
-    if rank == 2:
-        never()
-    dist.gather(ones(), [ones() for _ in range(4)] if rank == 0 else None, dst=0)
-
-
-@case(4, culprits=[0], operation="scatter", number=2)
-def scatter(rank):
-    """Rank 0 has the parts, and does not send them."""
-    steps(1)
-    if rank == 0:
-        never()
-    part = ones()
-    dist.scatter(part, None, src=0)
-
-
-@case(2, culprits=[1], operation="reduce", number=3)
-def reduce(rank):
-    """Rank 1 does not send its part of a sum to rank 0."""
-    steps(2)
-    if rank == 1:
-        never()
-    dist.reduce(ones(), dst=0)
-
-
-@case(3, culprits=[1], number=2)
-def all_to_all(rank):
-    """Rank 1 does not exchange its tokens."""
-    steps(1)
-    if rank == 1:
-        never()
-    dist.all_to_all_single(ones(6), ones(6))
-
-
-@case(2, culprits=[0], number=2)
-def reduce_scatter(rank):
-    """Rank 0 does not scatter the gradients."""
-    steps(1)
-    if rank == 0:
-        never()
-    dist.reduce_scatter_tensor(ones(3), ones(6))
-
-
-@case(3, culprits=[1], number=1)
-def all_gather_object(rank):
-    """Rank 1 does not gather objects."""
-    if rank == 1:
-        never()
-    dist.all_gather_object([None] * 3, {"loss": rank})
-
-
-@case(3, culprits=[0], operation="broadcast", number=2)
-def broadcast_object(rank):
-    """Rank 0 does not send the name of the run."""
-    steps(1)
-    if rank == 0:
-        never()
-    dist.broadcast_object_list([None], src=0)
 
 
 def train(rank, steps_of_rank, model=None, skips=()):
@@ -329,28 +269,10 @@ def culprit_without_dump(rank):
     all_reduce(rank)
 
 
-@case(4, kind="cannot_be_decided", no_dump=[0, 2], missing="the records of ranks 0, 2 of 4", culprits=[])
-def two_dumps_are_missing(rank):
-    """Ranks 0 and 2 have left no dump, and rank 2 is the culprit."""
-    steps(2)
-    if rank == 2:
-        never()
-    dist.all_reduce(ones())
-
-
 @case(4, culprits=[1], no_dump=[3], missing="the records of rank 3 of 4")
 def other_dump_is_missing(rank):
     """Rank 3 has left no dump, but rank 1 is a culprit anyway."""
     all_reduce(rank)
-
-
-@case(4, kind="cannot_be_decided", no_dump=[3], known_world=None)
-def world_size_is_unknown(rank):
-    """Without the world size, it is unknown that rank 3 exists."""
-    steps(2)
-    if rank == 3:
-        never()
-    dist.all_reduce(ones())
 
 
 @case(4, kind="cannot_be_decided", no_dump=[1], known_world=None)
@@ -405,15 +327,6 @@ def point_to_point(rank):
     dist.barrier()
 
 
-@case(3, culprits=[2], operation="all_reduce", number=41, buffer=8)
-def ring_is_full(rank):
-    """The recorder keeps 8 calls, and rank 2 misses the 41st."""
-    steps(40)
-    if rank == 2:
-        never()
-    dist.all_reduce(ones())
-
-
 @case(3, culprits=[1], operation="all_reduce", number=3)
 def asynchronous(rank):
     """Three calls are started without waiting, but rank 1 starts only one of them."""
@@ -430,14 +343,6 @@ def all_has_ended(rank):
     """Nothing waits: the ranks compute."""
     steps(5)
     never()
-
-
-@case(2, culprits=[1], operation="all_reduce", number=1)
-def never_called_anything(rank):
-    """Rank 1 has not called anything at all."""
-    if rank == 1:
-        never()
-    dist.all_reduce(ones())
 
 
 @case(2, culprits=[1], number=3)
