@@ -58,7 +58,8 @@ int blocked_in(const RankView& rank, const Verdict& verdict) {
   return verdict.is_transfer ? 1 : group->blocked;
 }
 
-// Returns whether all threads of the rank that could do something wait in one of these verdicts.
+// Returns whether all threads of the rank that could do something wait in one of these verdicts. A rank of a circle has
+// no continuation: one that has is none of those that wait (has_acting_thread).
 bool is_blocked_in(const RankView& rank, const std::vector<Verdict>& verdicts, const std::set<std::size_t>& members) {
   int blocked = 0;
   for (const std::size_t i : members) {
@@ -66,9 +67,8 @@ bool is_blocked_in(const RankView& rank, const std::vector<Verdict>& verdicts, c
     if (std::ranges::find(waiting, rank.rank) != waiting.end()) blocked += blocked_in(rank, verdicts[i]);
   }
   const PageView& page = rank.page;
-  return page.blocked_threads > 0 && blocked >= page.blocked_threads && page.continuations == 0 &&
-         page.calling_threads <= page.blocked_threads && rank.process && rank.process->threads &&
-         rank.process->threads->free == 0;
+  return page.blocked_threads > 0 && blocked >= page.blocked_threads && page.calling_threads <= page.blocked_threads &&
+         rank.process && rank.process->threads && rank.process->threads->free == 0;
 }
 
 // Returns the verdict on the ranks of a circle, which wait in it and are waited for in it.
