@@ -3,8 +3,7 @@
 #include <utility>
 
 #include "launcher/limits.h"
-#include "launcher/run/watchdog/evidence/ras_agreement.h"
-#include "launcher/run/watchdog/stack_verdict.h"
+#include "launcher/run/watchdog/joined_evidence.h"
 
 namespace ddp::launcher {
 namespace {

@@ -1,14 +1,18 @@
-#include "launcher/run/watchdog/stack_verdict.h"
+#include "launcher/run/watchdog/joined_evidence.h"
 
 #include <algorithm>
-#include <functional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "launcher/run/ranks/root_causes.h"
 #include "launcher/run/ranks/torch_stacks.h"
 #include "launcher/run/stacks/stack_text.h"
+#include "launcher/run/watchdog/evidence/ras_client.h"
+#include "launcher/run/watchdog/evidence/ras_text.h"
 
 namespace ddp::launcher {
 namespace {
@@ -28,6 +32,35 @@ CallView call_of(const AwaitedOperation& awaited, const RankStacks& stacks) {
   call.what = awaited.operation;
   if (stacks.source == "py-spy") call.place = python_call(stacks).place;
   return call;
+}
+
+// Returns the ranks that have launched less of a function than another member of their communicator.
+std::set<int> ranks_behind(const RasStatus& status, const std::vector<RankView>& ranks) {
+  std::set<int> behind;
+  for (const RasCommunicator& communicator : status) {
+    const auto greatest = greatest_counts(communicator);
+    for (const RasMember& member : communicator.members) {
+      const auto rank = std::ranges::find(ranks, member.pid, &RankView::pid);
+      const bool is_behind = std::ranges::any_of(
+          member.launched, [&](const auto& entry) { return entry.second < greatest.at(entry.first); });
+      if (is_behind && rank != ranks.end()) behind.insert(rank->rank);
+    }
+  }
+  return behind;
+}
+
+// Returns the text without the lines that count operations.
+std::string without_counts(std::string_view text) {
+  std::string rest;
+  bool is_counting = false;
+  while (!text.empty()) {
+    const std::string_view line = base::take_line(text);
+    std::string_view behind = text;
+    is_counting = counts_of_ras_begin(line) || (is_counting && line.starts_with("  "));
+    const bool is_head = line.ends_with(") MISMATCH") && counts_of_ras_begin(base::take_line(behind));
+    if (!is_counting && !is_head) rest += std::string(line) + "\n";
+  }
+  return rest;
 }
 
 }  // namespace
@@ -62,6 +95,18 @@ void name_suspects_by_stacks(HangNews& news) {
   if (found == verdicts.end()) return;
   news.verdict = *found;
   add_waits(news.ranks);
+}
+
+void join_ras(HangNews& news) {
+  const std::vector<int>& culprits = news.verdict.culprits;
+  for (EvidenceSource& source : news.evidence.sources) {
+    if (culprits.empty() || !is_ras_text(source.text)) continue;
+    if (ranks_behind(read_ras_text(source.text), news.ranks) != std::set<int>(culprits.begin(), culprits.end()))
+      continue;
+    source.essence = ras_essence(without_counts(source.text), kRasEssenceLines);
+    source.essence.insert(source.essence.begin(),
+                          "it counts fewer operations on " + base::ranks_text(culprits) + ", too");
+  }
 }
 
 }  // namespace ddp::launcher

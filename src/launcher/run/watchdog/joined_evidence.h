@@ -1,4 +1,4 @@
-// Joins stacks with verdicts.
+// Joins what was taken of a job that hangs with the verdict on it.
 // docs/development/decisions/0043-stacks-of-pytorch-programs.md
 #pragma once
 
@@ -10,5 +10,9 @@ namespace ddp::launcher {
 // a PyTorch process group and others do not, makes these others the suspects. Ranks whose stacks do not show what they
 // wait for are left out. Stacks prove nothing, so the verdict is never certain.
 void name_suspects_by_stacks(HangNews& news);
+
+// If NCCL's RAS has counted fewer operations on just the ranks that the verdict names, one line says so in place of the
+// lines that repeat it. Other lines of RAS stay, and so do all of them if it counts otherwise.
+void join_ras(HangNews& news);
 
 }  // namespace ddp::launcher

@@ -1,9 +1,10 @@
-#include "launcher/run/watchdog/stack_verdict.h"
+#include "launcher/run/watchdog/joined_evidence.h"
 
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "launcher/run/watchdog/evidence/ras_client.h"
 #include "launcher/run/watchdog/verdict_text.h"
 #include "support/catch.h"
 
@@ -59,6 +60,28 @@ std::string headline_of(const std::vector<Rank>& ranks) {
 
 const Rank kWaits = {kInAllReduce};
 const Rank kComputes = {kInOwnLine, "py-spy", {'R', 0, 0, ""}};
+
+const std::string kRasText =
+    "NCCL version 2.28.9 compiled with CUDA 12.9\n\nErrors\n======\n\n"
+    "#0-0 (f31e5874c3f25459) ERROR\n  Asynchronous error on 1 rank\n  Rank 2 reported NCCL_ERROR\n\n"
+    "Warnings\n========\n\n"
+    "#0-0 (f31e5874c3f25459) MISMATCH\n"
+    "  Communicator ranks have different AllReduce operation counts\n"
+    "  3 ranks have launched up to operation 101\n"
+    "  Rank 1 has launched up to operation 100 -- GPU 0 managed by process 6247 on node 10.0.109.86\n\n";
+
+HangNews counted_news(int culprit) {
+  HangNews news;
+  news.verdict.kind = VerdictKind::not_called;
+  news.verdict.culprits = {culprit};
+  for (int rank = 0; rank < 4; ++rank) {
+    news.ranks.emplace_back();
+    news.ranks.back().rank = rank;
+    news.ranks.back().pid = rank == 1 ? 6247 : 10 + rank;
+  }
+  news.evidence.sources = {{"NCCL RAS", kRasText, ras_essence(kRasText, kRasEssenceLines), {}}};
+  return news;
+}
 
 }  // namespace
 
@@ -119,4 +142,32 @@ TEST_CASE("a verdict known without stacks is kept") {
   news.verdict.kind = VerdictKind::behind;
   name_suspects_by_stacks(news);
   CHECK(news.verdict.kind == VerdictKind::behind);
+}
+
+TEST_CASE("RAS lines that repeat the verdict are merged to one line") {
+  HangNews news = counted_news(1);
+  REQUIRE(news.evidence.sources[0].essence.size() == 7);
+  join_ras(news);
+  CHECK(news.evidence.sources[0].essence ==
+        std::vector<std::string>{"it counts fewer operations on rank 1, too", "#0-0 (f31e5874c3f25459) ERROR",
+                                 "  Asynchronous error on 1 rank", "  Rank 2 reported NCCL_ERROR"});
+  CHECK(news.evidence.sources[0].text == kRasText);
+}
+
+TEST_CASE("RAS output that contradicts the verdict, or a verdict without ranks, is kept completely") {
+  const auto stays = [](HangNews news) {
+    const auto before = news.evidence.sources;
+    join_ras(news);
+    return news.evidence.sources == before;
+  };
+  CHECK(stays(counted_news(2)));
+  HangNews without = counted_news(1);
+  without.verdict.culprits = {};
+  CHECK(stays(without));
+  HangNews several = counted_news(1);
+  several.verdict.culprits = {1, 3};
+  CHECK(stays(several));
+  HangNews other = counted_news(1);
+  other.ranks[1].pid = 999;
+  CHECK(stays(other));
 }
