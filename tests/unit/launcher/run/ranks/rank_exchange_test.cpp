@@ -2,27 +2,13 @@
 
 #include "launcher/run/ranks/shown_ranks.h"
 #include "support/catch.h"
+#include "support/recording_channel.h"
 
 using namespace ddp;
 using namespace ddp::launcher;
 using namespace std::chrono_literals;
 
 namespace {
-
-// Records the messages that it should send.
-class FakeChannel : public RankChannel {
- public:
-  explicit FakeChannel(bool is_coordinator) : is_coordinator_(is_coordinator) {}
-  bool is_coordinator() const override { return is_coordinator_; }
-  void show(wire::Subject what, const std::string& text) override { shown.emplace_back(what, text); }
-  void ask(wire::Subject what) override { asked.push_back(what); }
-
-  std::vector<std::pair<wire::Subject, std::string>> shown;
-  std::vector<wire::Subject> asked;
-
- private:
-  const bool is_coordinator_;
-};
 
 Placement two_nodes() {
   Placement place;
@@ -44,7 +30,7 @@ const RankExchange::TimePoint kNow{1h};
 }  // namespace
 
 TEST_CASE("a node sends its ranks only if they changed, and at a limited rate") {
-  FakeChannel nodes(false);
+  RecordingChannel nodes(false);
   RankExchange exchange;
   exchange.begin(nodes, two_nodes());
   REQUIRE(exchange.may_show(kNow));
@@ -63,17 +49,17 @@ TEST_CASE("a node sends its ranks only if they changed, and at a limited rate") 
 }
 
 TEST_CASE("neither the coordinator nor a job of one node sends rank views") {
-  FakeChannel coordinator(true);
+  RecordingChannel coordinator(true);
   RankExchange exchange;
   exchange.begin(coordinator, two_nodes());
   CHECK_FALSE(exchange.may_show(kNow));
-  FakeChannel alone(false);
+  RecordingChannel alone(false);
   exchange.begin(alone, {});
   CHECK_FALSE(exchange.may_show(kNow));
 }
 
 TEST_CASE("the description of a call stays known when only its fingerprint is sent again") {
-  FakeChannel nodes(true);
+  RecordingChannel nodes(true);
   RankExchange exchange;
   exchange.begin(nodes, two_nodes());
   RankView view = rank(2, 1);
@@ -98,7 +84,7 @@ TEST_CASE("the description of a call stays known when only its fingerprint is se
 }
 
 TEST_CASE("the coordinator knows the last views and waits for the evidence of all nodes") {
-  FakeChannel nodes(true);
+  RecordingChannel nodes(true);
   RankExchange exchange;
   exchange.begin(nodes, two_nodes());
   const auto shows = [&](const std::vector<RankView>& ranks) {
@@ -135,7 +121,7 @@ TEST_CASE("the coordinator knows the last views and waits for the evidence of al
 }
 
 TEST_CASE("the resource usage of other nodes' ranks does not count as a state change") {
-  FakeChannel nodes(true);
+  RecordingChannel nodes(true);
   RankExchange exchange;
   exchange.begin(nodes, two_nodes());
   exchange.ask_for_usage();

@@ -6,6 +6,7 @@
 
 #include "launcher/limits.h"
 #include "support/catch.h"
+#include "support/recording_channel.h"
 
 using namespace ddp;
 using namespace ddp::launcher;
@@ -48,23 +49,6 @@ class Sink : public RankSink {
   std::vector<RankRecords> all;
 };
 
-class Channel : public RankChannel {
- public:
-  explicit Channel(bool is_first) : is_first_(is_first) {}
-  bool is_coordinator() const override { return is_first_; }
-  void show(wire::Subject what, const std::string& text) override {
-    REQUIRE(what == wire::Subject::records);
-    shown.push_back(text);
-  }
-  void ask(wire::Subject what) override { asked += what == wire::Subject::records ? 1 : 0; }
-
-  std::vector<std::string> shown;
-  int asked = 0;
-
- private:
-  const bool is_first_;
-};
-
 Placement placement(int nodes, int first_rank) {
   Placement place;
   place.node_count = nodes;
@@ -83,7 +67,7 @@ struct Node {
     collector->started(1);
   }
 
-  Channel channel;
+  RecordingChannel channel;
   Placement place;
   Rings rings;
   Sink sink;
@@ -112,7 +96,7 @@ TEST_CASE("records of this node go to the views") {
   node.collector->finish();
   CHECK(node.sink.all.size() == 3);
   CHECK(node.channel.shown.empty());
-  CHECK(node.channel.asked == 0);
+  CHECK(node.channel.asked.size() == 0);
 }
 
 TEST_CASE("unneeded records are removed without counting as dropped") {
@@ -128,14 +112,14 @@ TEST_CASE("the coordinator asks for records twice per second if a view wants the
   Node node(2, true, true);
   const auto now = Clock::now();
   node.collector->poll(now);
-  CHECK(node.channel.asked == 1);
+  CHECK(node.channel.asked.size() == 1);
   node.collector->poll(now + 400ms);
-  CHECK(node.channel.asked == 1);
+  CHECK(node.channel.asked.size() == 1);
   node.collector->poll(now + 600ms);
-  CHECK(node.channel.asked == 2);
+  CHECK(node.channel.asked.size() == 2);
   node.sink.wants = false;
   node.collector->poll(now + 2s);
-  CHECK(node.channel.asked == 2);
+  CHECK(node.channel.asked.size() == 2);
 }
 
 TEST_CASE("a node that is asked sends what its ranks have recorded since") {
@@ -145,7 +129,7 @@ TEST_CASE("a node that is asked sends what its ranks have recorded since") {
   node.rings.step(0, 200);
   node.exchange.asked(wire::Subject::records, 12);
   REQUIRE(node.channel.shown.size() == 1);
-  ShownRecords shown = read_records(node.channel.shown[0]);
+  ShownRecords shown = read_records(node.channel.shown[0].second);
   CHECK(shown.asked_at == 12);
   CHECK(shown.received_at <= shown.answered_at);
   CHECK(shown.received_at > 0);
@@ -153,10 +137,10 @@ TEST_CASE("a node that is asked sends what its ranks have recorded since") {
   CHECK(shown.ranks[0].rank == 2);
   CHECK(shown.ranks[0].records.size() == 2);
   node.exchange.asked(wire::Subject::records, 13);
-  CHECK(read_records(node.channel.shown.at(1)).ranks.empty());
+  CHECK(read_records(node.channel.shown.at(1).second).ranks.empty());
   node.rings.step(1, 300);
   node.collector->finish();
-  shown = read_records(node.channel.shown.at(2));
+  shown = read_records(node.channel.shown.at(2).second);
   CHECK(shown.is_last);
   CHECK(shown.asked_at == 0);
   CHECK(shown.ranks.size() == 1);
@@ -180,7 +164,7 @@ TEST_CASE("a node that is asked too rarely counts the lost records") {
   node.collector->poll(Clock::now());
   node.exchange.asked(wire::Subject::records, 12);
   std::size_t count = 0;
-  for (const std::string& text : node.channel.shown) {
+  for (const auto& [what, text] : node.channel.shown) {
     for (const RankRecords& rank : read_records(text).ranks) {
       if (count == 0) CHECK(rank.records.front().begin == 110);
       CHECK(rank.dropped == 10);

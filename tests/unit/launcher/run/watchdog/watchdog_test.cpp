@@ -7,6 +7,7 @@
 #include "launcher/run/ranks/shown_ranks.h"
 #include "support/catch.h"
 #include "support/no_processes.h"
+#include "support/recording_channel.h"
 
 using namespace ddp;
 using namespace ddp::launcher;
@@ -27,21 +28,6 @@ class Pages : public RankProbe {
   std::vector<RankView> ranks;
 };
 
-class Channel : public RankChannel {
- public:
-  bool is_coordinator() const override { return is_first; }
-  void show(wire::Subject what, const std::string& text) override {
-    shown.emplace_back(what, text);
-    if (on_shown) on_shown();
-  }
-  void ask(wire::Subject what) override { asked.push_back(what); }
-
-  bool is_first = true;
-  std::vector<std::pair<wire::Subject, std::string>> shown;
-  std::vector<wire::Subject> asked;
-  std::function<void()> on_shown;
-};
-
 class Sink : public RankSink {
  public:
   void add(const Picture& picture) override {
@@ -50,15 +36,16 @@ class Sink : public RankSink {
     } else {
       ++old_samples;
     }
-    if (on_sample) on_sample();
+    if (on_sample) on_sample(picture);
   }
   void add_records(const RankRecords&) override {}
-  bool wants_processes() const override { return false; }
+  bool wants_processes() const override { return wants; }
   bool wants_records() const override { return false; }
 
   std::vector<std::size_t> samples;  // the number of ranks of each
   int old_samples = 0;
-  std::function<void()> on_sample;
+  bool wants = false;
+  std::function<void(const Picture&)> on_sample;
 };
 
 RankView rank(int number, std::uint64_t fingerprint, int size) {
@@ -72,40 +59,21 @@ RankView rank(int number, std::uint64_t fingerprint, int size) {
   return view;
 }
 
-// Takes what the watchdog passes on, and ends the loop when a sample satisfies the test.
-class UsageSink : public RankSink {
- public:
-  void add(const Picture& picture) override {
-    quiet_samples += picture.has_news ? 0 : 1;
-    if (picture.has_news && is_enough(picture.ranks)) loop->stop();
-  }
-  void add_records(const RankRecords&) override {}
-  bool wants_processes() const override { return wants; }
-  bool wants_records() const override { return false; }
-
-  net::EventLoop* loop = nullptr;
-  std::function<bool(std::span<const RankView>)> is_enough;
-  bool wants = true;
-  int quiet_samples = 0;
-};
-
 struct Rig {
-  explicit Rig(int nodes, bool is_coordinator = true, const HangPlan& hang = {}, RankSink* other = nullptr) {
+  explicit Rig(int nodes, bool is_coordinator = true, const HangPlan& hang = {}) : channel(is_coordinator) {
     plan.workers = 2;
     plan.hang = hang;
     place.node_count = nodes;
     place.world_size = 2 * nodes;
     for (int i = 0; i < 2; ++i) probe.ranks.push_back(rank(i, 5, place.world_size));
-    channel.is_first = is_coordinator;
     channel.on_shown = [this] { loop.stop(); };
     exchange.begin(channel, place);
     const auto news = [this](const HangNews& item) {
       reported.push_back(item);
       loop.stop();
     };
-    watchdog = make_watchdog(
-        {loop, processes, probe, output, plan, exchange, [](const LogLine&) {}, news, other == nullptr ? &sink : other},
-        place);
+    watchdog =
+        make_watchdog({loop, processes, probe, output, plan, exchange, [](const LogLine&) {}, news, &sink}, place);
     for (int i = 0; i < 2; ++i) watchdog->started(i, {});
   }
 
@@ -125,7 +93,7 @@ struct Rig {
   Sink sink;
   Placement place;
   OutputPump output{loop, {}, {}};
-  Channel channel;
+  RecordingChannel channel;
   RankExchange exchange;
   std::vector<HangNews> reported;
   std::unique_ptr<Watchdog> watchdog;
@@ -150,7 +118,7 @@ TEST_CASE("the views get the samples of all nodes, even without hang detection")
   off.timeout = 0ms;
   Rig rig(2, /*is_coordinator=*/true, off);
   rig.other_node_shows({rank(2, 6, 4), rank(3, 5, 4)});
-  rig.sink.on_sample = [&rig] {
+  rig.sink.on_sample = [&rig](const Picture&) {
     if (rig.sink.old_samples > 0) rig.loop.stop();
   };
   rig.watchdog->begin();
@@ -248,12 +216,11 @@ TEST_CASE("a worker that was not started in this attempt has made no progress in
 }
 
 TEST_CASE("a view gets the resource usage of all ranks even if nothing else has changed") {
-  UsageSink sink;
-  Rig rig(2, true, {}, &sink);
-  sink.loop = &rig.loop;
-  sink.is_enough = [&](std::span<const RankView> ranks) {
-    if (ranks.size() < 4) return false;
-    return ranks[0].usage && ranks[3].usage && sink.quiet_samples > 0;
+  Rig rig(2);
+  rig.sink.wants = true;
+  rig.sink.on_sample = [&](const Picture& picture) {
+    if (!picture.has_news || picture.ranks.size() < 4 || rig.sink.old_samples == 0) return;
+    if (picture.ranks[0].usage && picture.ranks[3].usage) rig.loop.stop();
   };
   rig.watchdog->begin();
   std::vector<RankView> others = {rank(2, 5, 4), rank(3, 5, 4)};
@@ -261,19 +228,16 @@ TEST_CASE("a view gets the resource usage of all ranks even if nothing else has 
   others[1].usage.emplace().rss_bytes = 4096;
   rig.exchange.shown({7, "b", 0s, wire::Subject::usage, show_usage(others)});
   rig.waits();
-  CHECK(sink.quiet_samples > 0);
+  CHECK(rig.sink.old_samples > 0);
   CHECK(rig.channel.asked == std::vector{wire::Subject::usage});
 }
 
 TEST_CASE("resource usage is not measured without a view") {
-  UsageSink sink;
-  Rig rig(2, true, {}, &sink);
-  sink.loop = &rig.loop;
-  sink.wants = false;
+  Rig rig(2);
   bool has_usage = false;
-  sink.is_enough = [&](std::span<const RankView> ranks) {
-    for (const RankView& view : ranks) has_usage = has_usage || view.usage;
-    return sink.quiet_samples > 3;
+  rig.sink.on_sample = [&](const Picture& picture) {
+    for (const RankView& view : picture.ranks) has_usage = has_usage || view.usage;
+    if (rig.sink.old_samples > 3) rig.loop.stop();
   };
   rig.watchdog->begin();
   rig.waits();
