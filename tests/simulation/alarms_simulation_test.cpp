@@ -53,7 +53,7 @@ TEST_CASE("a healthy job is never ended as a hang, whenever its status pages are
 // - 209334: two ranks only wait, and data moves between them. A third one waits for them, which no page shows.
 // - 50217, 69833: ranks hold a call back in a batch, and one waits in another group meanwhile.
 // - 66862: the rank for which another one waits to come ends.
-TEST_CASE("jobs that look like a hang in a group are not ended") {
+TEST_CASE("the watchdog does not end four healthy jobs that once looked like a hang of a process group") {
   for (const std::uint64_t seed : {209334, 50217, 69833, 66862}) {
     INFO("seed " << seed);
     CHECK(PagesWorld(seed).live() == "");

@@ -61,7 +61,7 @@ TEST_CASE("10,000 communicators in turn reuse the same places") {
   CHECK(worker().memory().groups_not_shown == before);
 }
 
-TEST_CASE("communicators without a place are counted and do no harm") {
+TEST_CASE("the plug-in counts communicators beyond the page's places, and shows a new one when places are free") {
   NcclPlayer player = played(any_version());
   const std::uint32_t before = worker().memory().groups_not_shown;
   std::vector<NcclPlayer::Communicator> all;

@@ -194,7 +194,7 @@ TEST_CASE("all functions of NCCL are known") {
   player.finalize(comm);
 }
 
-TEST_CASE("numbers out of range do no harm") {
+TEST_CASE("the profiler plug-in counts operations whose peer or size is out of range and waits for none of them") {
   NcclPlayer player = played(any_version());
   const std::uint64_t id = new_id();
   auto comm = player.init(id, kRanks, 1);
@@ -209,7 +209,7 @@ TEST_CASE("numbers out of range do no harm") {
   player.finalize(comm);
 }
 
-TEST_CASE("communicators of any size and name do no harm") {
+TEST_CASE("the profiler plug-in accepts a communicator with an invalid size, an invalid rank and a long name") {
   NcclPlayer player = played(GENERATE(4, 5, 7));
   const std::string name(100'000, 'n');
   const int ranks = GENERATE(-1, 0, 2, INT_MAX);

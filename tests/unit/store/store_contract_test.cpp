@@ -81,7 +81,7 @@ TEST_CASE("every store returns several values in order") {
   CHECK(store->multi_get({}).empty());
 }
 
-TEST_CASE("every store counts") {
+TEST_CASE("add() of every store returns the sum of all numbers that were added to the key") {
   AnyStore store(GENERATE(as<std::string>(), "memory", "file", "prefix", "tcp", "own"));
   CHECK(store->add("n", 0) == 0);
   CHECK(store->add("n", 5) == 5);

@@ -222,7 +222,7 @@ TEST_CASE("garbage in the memory of a worker gives no times") {
   CHECK(ends_of(times, group_with({{3, 9 * kMs}})) == std::vector<std::uint64_t>{0});
 }
 
-TEST_CASE("counters follow each call") {
+TEST_CASE("CallTimes counts a call when it begins, and as finished when it and all earlier calls have ended") {
   const TemporaryDirectory directory;
   CallTimes times;
   CHECK_FALSE(times.read());

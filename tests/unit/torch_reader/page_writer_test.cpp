@@ -144,7 +144,7 @@ TEST_CASE("the page of another process or of a program with the runtime is left 
   CHECK(page->worker.phase == 0);
 }
 
-TEST_CASE("an NCCL group is on a GPU, and what the GPU has begun is unknown") {
+TEST_CASE("write_to_page() writes GPU counters for an NCCL recorder only, where started means finished") {
   const auto page = zeros();
   RecordedGroup group = group_of(20, 18);
   REQUIRE(write_to_page(*page, 7, std::vector{group}, kNow));
@@ -195,7 +195,7 @@ TEST_CASE("the counters of a traced group are current") {
   CHECK(read_page(*page, later.monotonic).groups[0].called == 22);
 }
 
-TEST_CASE("the page of NCCL's plug-in is not the runtime's, and a GPU recorder replaces it") {
+TEST_CASE("write_to_page() adds to the NCCL plug-in's page, and an NCCL recorder replaces the plug-in's group") {
   const auto page = zeros();
   page->places = 1;
   page->groups[0].identity = 5;

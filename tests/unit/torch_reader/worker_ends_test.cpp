@@ -111,7 +111,7 @@ TEST_CASE("a crashing worker waits until its text has been read") {
   CHECK(ddp::base::poll_until(pipe.descriptor(), POLLIN, Clock::now()) == 0);
 }
 
-TEST_CASE("a crash is read although the copy cannot be written") {
+TEST_CASE("CrashPipe goes on reading a worker's crash message if the copy cannot be written") {
   const TemporaryDirectory directory;
   const std::string path = pipe_in(directory);
   CrashPipe pipe(path, directory.path() + "/no/such/directory");

@@ -42,14 +42,14 @@ TEST_CASE("text that is not a message is rejected") {
   }
 }
 
-TEST_CASE("the size of a message is limited, except for what a node shows") {
+TEST_CASE("decode_control() refuses a message over kControlJsonBytes, unless it is NodeShows") {
   const std::string most(ddp::limits::kControlJsonBytes, 'a');
   CHECK_FALSE(decode_control(encode(CoordinatorWaits{most})));
   CHECK(decode_control(encode(CoordinatorWaits{most.substr(400)})));
   CHECK(decode_control(encode(NodeShows{0, Subject::output, most})));
 }
 
-TEST_CASE("text that is not UTF-8 does no harm") {
+TEST_CASE("a control message with text that is not UTF-8 is still encoded and decoded") {
   const auto decoded = decode_control(encode(CoordinatorWaits{"a\xff"}));
   REQUIRE(decoded);
   CHECK(std::get<CoordinatorWaits>(*decoded).text != "");

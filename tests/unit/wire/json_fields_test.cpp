@@ -43,7 +43,7 @@ const Drawing kDrawing{"a", true, Colour::green, 'R', -7ns, {{1, -2, 0.5}, {255,
 
 }  // namespace
 
-TEST_CASE("a value has one list of fields for both directions") {
+TEST_CASE("a value with a list of fields is written to JSON and read back unchanged") {
   const Json json = json_of(kDrawing);
   CHECK(json == Json::parse(R"({"name": "a", "is_done": true, "colour": 1, "mark": 82, "time": -7,
                                 "points": [[1, -2, 0.5], [255, 3]], "page": 4})"));

@@ -80,7 +80,7 @@ TEST_CASE("the oldest place is an empty one or the one with the lowest attempt a
   CHECK(file.oldest(0, 10, 2) == 11);
 }
 
-TEST_CASE("the entries of some places of all areas are sorted by age") {
+TEST_CASE("StateFile::entries() returns the entries of the given places of all areas, the oldest first") {
   const Memory memory;
   const StateFile file = memory.file();
   CHECK(file.entries(3, 10, 2).empty());

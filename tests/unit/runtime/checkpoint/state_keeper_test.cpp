@@ -56,7 +56,7 @@ TEST_CASE("the image interval stays the same without a measured copy or step tim
   CHECK(interval.every() == 16);
 }
 
-TEST_CASE("no images are written without a share of time") {
+TEST_CASE("an image interval with a time share of 0 makes no images") {
   const ImageInterval interval(0);
   CHECK_FALSE(interval.is_due(16));
   CHECK_FALSE(interval.is_reviewed(32));

@@ -46,7 +46,7 @@ TEST_CASE("elements that no rank or two ranks have are named") {
   });
 }
 
-TEST_CASE("the overlap of a shard and a piece is computed in both") {
+TEST_CASE("overlap_of() returns where a shard and a manifest piece overlap, as an offset in each") {
   CHECK(overlap_of(0, 10, {0, 0, 10}) == Overlap{0, 0, 10});
   CHECK(overlap_of(4, 4, {0, 0, 6}) == Overlap{0, 4, 2});
   CHECK(overlap_of(4, 4, {0, 6, 6}) == Overlap{2, 0, 2});

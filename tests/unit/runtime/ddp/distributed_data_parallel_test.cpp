@@ -426,7 +426,7 @@ TEST_CASE("copies of a DistributedDataParallel refer to the same object") {
   });
 }
 
-TEST_CASE("an object that keeps a DistributedDataParallel keeps its state") {
+TEST_CASE("a Parameter, Optimizer, Join or LocalSgd keeps a temporary DistributedDataParallel's state alive") {
   ScriptedGroup scripted;
   MixedModel model;
   const auto make = [&] { return DistributedDataParallel(scripted.group, model.parameters); };

@@ -174,7 +174,7 @@ TEST_CASE("a training with a rehearsal is bit-identical, whatever it exchanges",
   }
 }
 
-TEST_CASE("a rehearsal works with any number of ranks, accumulation, threads and local steps") {
+TEST_CASE("a rehearsal changes no training result for any number of ranks, micro-steps and loader threads") {
   for (const int ranks : {1, 2, 3}) {
     for (const std::int64_t accumulated : {1, 4, -1}) {
       for (const int threads : {0, 1}) {
@@ -295,7 +295,7 @@ TEST_CASE("an optimizer that steps as gradients arrive steps again after the reh
   CHECK(weights == std::vector<float>{0, 0, -1.5F});
 }
 
-TEST_CASE("a loop that consumes the rehearsal gets an error unless the sampler is named") {
+TEST_CASE("consume() in a rehearsal throws invalid_argument unless the Rehearsal was given the sampler") {
   Alone alone;
   const bool is_named = GENERATE(false, true);
   const auto train = [&](Rehearsal& rehearsal) {

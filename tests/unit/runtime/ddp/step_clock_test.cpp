@@ -98,7 +98,7 @@ TEST_CASE("the waiting time of overlapping buckets is counted once") {
   CHECK(seconds_under_way(hidden) == Approx(5));
 }
 
-TEST_CASE("a step on the host counts when it ends, and without streams") {
+TEST_CASE("HostStepClock counts a step when it ends, omits an abandoned one, and has no stream") {
   HostStepClock clock(0);
   clock.begin_step();
   CHECK(!clock.begin_bucket());

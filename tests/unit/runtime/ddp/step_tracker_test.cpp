@@ -51,7 +51,7 @@ TEST_CASE("a parameter is marked once per step") {
   CHECK(tracker.mark(4));
 }
 
-TEST_CASE("a learning step counts marks and completes no bucket") {
+TEST_CASE("StepTracker counts the marks of each gradient in a learning step, and completes no bucket in it") {
   StepTracker tracker = three_buckets();
   tracker.expect({});
   tracker.begin();

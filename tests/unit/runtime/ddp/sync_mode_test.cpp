@@ -4,7 +4,7 @@
 
 using ddp::internal::SyncMode;
 
-TEST_CASE("a step is synchronised if no state prevents it") {
+TEST_CASE("a step reduces the gradients except in no_sync, in a local step or inside an accumulation window") {
   SyncMode mode{.divisor = 4};
   CHECK(mode.plan().synchronizes);
   CHECK(mode.plan().factor == 1.0 / 4);

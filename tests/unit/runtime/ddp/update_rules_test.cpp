@@ -63,7 +63,7 @@ TEST_CASE("weight decay is decoupled in AdamW and part of the gradient in Adam")
   CHECK(y.step(AdamOptions{.learning_rate = 0.1, .weight_decay = 0.5, .decoupled = false}, 0) == Approx(0.9));
 }
 
-TEST_CASE("Adam's second step has the expected size") {
+TEST_CASE("Adam's second step follows the bias-corrected formula") {
   const AdamOptions options{.learning_rate = 0.1, .beta1 = 0.5, .beta2 = 0.75};
   Weight<double> x(1);
   x.step(options, 1);

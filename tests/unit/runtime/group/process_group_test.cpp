@@ -268,7 +268,7 @@ TEST_CASE("a missing rank is named at the call's own timeout") {
   });
 }
 
-TEST_CASE("subgroups work beside the whole group") {
+TEST_CASE("split() and new_group() make process groups of the given ranks in order, which reduce over these only") {
   for (const BackendUnderTest& backend : backends_under_test()) {
     INFO(backend.name);
     RankThreads(backend.make, 4).all_succeed([](RankThreads::Rank& self) {

@@ -10,7 +10,7 @@
 using namespace ddp;
 using namespace ddp::test;
 
-TEST_CASE("ranks within one process work together") {
+TEST_CASE("run_ranks() runs 4 ranks in one process, and their all_reduce sums over all of them") {
   std::atomic<int> sum = 0;
   run_ranks(4, [&](ProcessGroup& group) {
     require(group.backend() == "cpu", "the backend is " + group.backend());

@@ -230,7 +230,7 @@ TEST_CASE("a forked child records nothing") {
   CHECK(made.take().size() == 1);
 }
 
-TEST_CASE("garbage in the ring does no harm") {
+TEST_CASE("RecordRing goes on writing after random contents of the ring") {
   const MadeRing made;
   const RecordRing ring = made.map();
   std::mt19937_64 random(7);

@@ -21,7 +21,7 @@ bool copies(StateGate& gate, std::chrono::milliseconds patience) {
 
 }  // namespace
 
-TEST_CASE("without a keeper the gate blocks nothing") {
+TEST_CASE("StateGate without a keeper ignores changes and allows a copy at once") {
   StateGate gate;
   gate.begin_change();
   CHECK_FALSE(gate.end_change());
@@ -76,7 +76,7 @@ TEST_CASE("a change waits for the copy, and a copy waits for the change") {
   CHECK_FALSE(is_torn);
 }
 
-TEST_CASE("the keeper is called before a failure unless the state is in the middle of a change") {
+TEST_CASE("StateGate calls the keeper before a failure, but not between begin_change() and end_change()") {
   StateGate gate;
   int calls = 0;
   gate.set_keeper([&] { ++calls; });

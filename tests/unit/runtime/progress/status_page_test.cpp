@@ -52,7 +52,7 @@ TEST_CASE("the data of a process before exec() is cleared except its steps") {
   CHECK(made.layout->worker.steps == 7);
 }
 
-TEST_CASE("the page counts handed-on operations and steps and shows the lost rank") {
+TEST_CASE("the status page counts steps and data handed on through shared memory, and returns the lost rank") {
   const MadePage made;
   const StatusPage page = made.map();
   page.count_handed_on();

@@ -212,7 +212,7 @@ TEST_CASE("a wait report leaves out the rank that reads it") {
   CHECK(describe({"", "", ""}, 3).empty());
 }
 
-TEST_CASE("a garbled wait report is shown and does no harm") {
+TEST_CASE("describe() shows the parts of a garbled wait report as they are") {
   CHECK(describe({"x", "1-", ""}, 1) == "Rank x waits for it too; rank 1- is connected but does not.");
   CHECK(describe({",,", "", "-"}, 1) == "Rank - has not arrived.");
 }

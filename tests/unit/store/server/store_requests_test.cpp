@@ -133,7 +133,7 @@ TEST_CASE("ddplaunch's extensions are announced by a key that is never set") {
   talk.says(kAnna, check({key, "k"})).hears(kAnna, byte_reply(1));
 }
 
-TEST_CASE("HELLO is answered with the table's own number") {
+TEST_CASE("the store answers HELLO with the ID of its table, and refuses ranks out of range and long names") {
   Conversation talk;
   talk.says(kAnna, hello(0, 4, "node0:1")).hears(kAnna, number_reply(1));
   talk.says(kAnna, hello(4, 4, "node0:1")).is_refused_for("rank 4 of 4");

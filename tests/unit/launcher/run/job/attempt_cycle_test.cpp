@@ -102,14 +102,14 @@ TEST_CASE("an attempt that is ended before it could begin never begins") {
   CHECK(node.proceed().empty());
 }
 
-TEST_CASE("while an attempt runs, JobState gets the events") {
+TEST_CASE("AttemptCycle passes signals and hang reports to JobState while an attempt runs") {
   Node node;
   node.runs();
   CHECK(node.event(SignalArrived{SIGINT}) == "supervise");
   CHECK(node.event(HangNews{}) == "supervise");
 }
 
-TEST_CASE("the coordinator's cause reaches JobState as the event that it is for this node") {
+TEST_CASE("AttemptCycle turns the coordinator's cause into EndedElsewhere, Settled or ExitTimedOut for JobState") {
   CHECK(Node().runs().ends(kFailure) == "supervise: ended elsewhere");
   wire::Cause gave_up = kFailure;
   gave_up.gave_up = true;
@@ -126,7 +126,7 @@ TEST_CASE("the coordinator's cause reaches JobState as the event that it is for 
   CHECK(Node(false).runs(1).ends(timed_out) == "supervise: exit timed out");
 }
 
-TEST_CASE("after an attempt, the node reports its end and shows it with what follows") {
+TEST_CASE("a node reports the end of its attempt and shows it once with the restart that follows") {
   Node node;
   node.runs();
   CHECK(node.drains() == "ended, await");
@@ -182,7 +182,7 @@ TEST_CASE("the node leaves when the job is over and the other nodes know it") {
   CHECK(words(alone.cycle.attempt_is_over()) == "last: ");
 }
 
-TEST_CASE("a user who asks while the others learn of the end does not wait for them") {
+TEST_CASE("SIGINT ends the wait for other nodes to learn the end of the job") {
   Node node;
   node.leaves();
   CHECK(node.proceed(false, false).empty());
@@ -206,7 +206,7 @@ TEST_CASE("a request while the output is shown ends the job, unless it has succe
   CHECK(node.event(HangNews{}) == "show");
 }
 
-TEST_CASE("a request between attempts is reported, and a second one leaves at once") {
+TEST_CASE("SIGINT between attempts is reported to the coordinator and a second one makes the node leave at once") {
   Node node;
   CHECK(node.event(SignalArrived{SIGUSR1}) == "show");
   CHECK(node.event(SignalArrived{SIGINT}) == "show, report: terminated by SIGINT");
@@ -218,14 +218,14 @@ TEST_CASE("a request between attempts is reported, and a second one leaves at on
   CHECK(node.cycle.conclusion().outcome.status == ExitStatus::killed(SIGINT));
 }
 
-TEST_CASE("the second request counts as one, wherever the first one came") {
+TEST_CASE("SIGINT after an attempt is urgent if another one arrived during the attempt") {
   Node node;
   node.runs().cycle.note_request(SignalArrived{SIGINT}, kNow);
   node.drains();
   CHECK(node.event(SignalArrived{SIGINT}, kNow + limits::kSecondRequest) == "show, urgent: terminated by SIGINT");
 }
 
-TEST_CASE("a node without its first process leaves at once, also while it waits for a cause") {
+TEST_CASE("a node whose guardian is lost while it waits for a cause leaves at once with exit code 125") {
   Node node;
   node.runs().drains(lost_a_peer());
   CHECK(node.event(GuardianLost{}) == "show, over");

@@ -132,7 +132,7 @@ TEST_CASE("the same error at different steps does not stop the restarts") {
   CHECK(job.attempt == 2);
 }
 
-TEST_CASE("all nodes receive the cost of images, and there is none if no restart is left") {
+TEST_CASE("the coordinator sends --image-cost to the nodes, or 0 in an attempt after which no restart is left") {
   CoordinatorOptions options;
   options.max_restarts = 1;
   options.image_cost = 0.01;
@@ -143,7 +143,7 @@ TEST_CASE("all nodes receive the cost of images, and there is none if no restart
   CHECK(job.last<wire::CoordinatorBegins>()->image_cost == 0);
 }
 
-TEST_CASE("a job begins with the newest image and gets a later number, whatever the clocks show") {
+TEST_CASE("a job restores the newest image and gets a later start time than that image") {
   CoordinatorOptions options;
   options.image_cost = 0.01;
   options.has_image_dir = true;

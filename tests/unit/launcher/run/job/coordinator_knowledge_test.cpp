@@ -33,7 +33,7 @@ TEST_CASE("only nodes that take part are asked for data") {
   CHECK(job.to<wire::CoordinatorAsks>(kOwnNode).empty());
 }
 
-TEST_CASE("ranks that found a mismatch outrank secondary failures, and a node that sees all ranks outranks them") {
+TEST_CASE("a collective mismatch outranks secondary failures as the cause, and a certain cause outranks both") {
   wire::Cause disputed = failure("rank 2: exit code 1");
   disputed.knowledge = wire::Knowledge::disputed;
   Job job;

@@ -178,7 +178,7 @@ TEST_CASE("a new attempt never reuses a number that a late node has seen") {
   CHECK(heir.to<wire::CoordinatorBegins>(10)[0].attempt == 2);
 }
 
-TEST_CASE("a late node does not take part in attempts of the same number") {
+TEST_CASE("a node of another coordinator's attempt is not in the electorate of the attempt with the same number") {
   Job heir = taken_over();
   heir.says(8, voter("c", vote(2, true)));
   for (const NodeId id : {NodeId{8}, kOwnNode}) heir.says(id, wire::NodeEnded{.attempt = 0});
@@ -397,7 +397,7 @@ TEST_CASE("with a witness, a coordinator that was stopped for too long ends") {
   CHECK(ends_of(job)[0].cause.text.ends_with("it was too late to claim the job in the witness /w"));
 }
 
-TEST_CASE("with a witness, a broken connection needs a claim, and a node that certainly ended does not") {
+TEST_CASE("the coordinator claims the job at the witness after a broken connection but not after an orderly end") {
   Job job = with_witness();
   SECTION("ended") {
     job.loses(7).passes(60s);

@@ -132,7 +132,7 @@ TEST_CASE("the first exception of a chain decides the meaning of the last one") 
   }
 }
 
-TEST_CASE("a printed error counts with any exit code, and with SIGABRT after a lost peer or a mismatch") {
+TEST_CASE("an error record needs a printed error and an exit code, or SIGABRT with a lost peer or a mismatch") {
   using ddp::base::ExitStatus;
   const PythonError own{"ValueError: bad", "", "ValueError: bad", {}};
   const auto lost = last_cxx_error(

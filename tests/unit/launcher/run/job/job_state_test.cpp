@@ -267,7 +267,7 @@ TEST_CASE("ranks that run long after the others have exited are reported with th
   CHECK(state.step(AlarmRang{}, TimePoint() + 2 * ddp::limits::kExitNote).empty());
 }
 
-TEST_CASE("a hang that ends the job does so, and other reports do not") {
+TEST_CASE("JobState ends the workers only for a hang whose report ends the job, and not for a stall") {
   JobState state({2, 0, 5s, false, {SIGTERM}}, {});
   for (int rank = 0; rank < 2; ++rank) state.step(WorkerStarted{rank, 1000 + rank}, {});
   HangNews news;

@@ -46,7 +46,7 @@ std::int64_t step_on_one_node(Memory memory) {
 
 }  // namespace
 
-TEST_CASE("without entries and a whole state nothing is restored") {
+TEST_CASE("plan_restore() returns no plan if the ranks' entries or the whole state are missing") {
   CHECK(plan_restore(std::vector{RestoringNode{0, 2, {}}}).empty());
   CHECK(step_on_one_node(Memory().keeps(0, StateKind::final, 5).keeps(1, StateKind::final, 5)) == -1);
 }
@@ -63,7 +63,7 @@ TEST_CASE("the newest complete step is restored") {
             memory.keeps(0, StateKind::final, 2).keeps(1, StateKind::final, 2).keeps(0, StateKind::whole, 2)) == 2);
 }
 
-TEST_CASE("a lost rank needs only an early entry of a step that another rank has finished") {
+TEST_CASE("a rank resumes from its early entry of a step that another rank has finished") {
   Memory memory;
   memory.keeps(0, StateKind::final, 5).keeps(0, StateKind::whole, 5).keeps(1, StateKind::early, 5);
   const auto plans = plan_restore(std::vector{memory.with(2)});
@@ -76,7 +76,7 @@ TEST_CASE("a lost rank needs only an early entry of a step that another rank has
   CHECK(plans[0].transfers.empty());
 }
 
-TEST_CASE("an early entry is unusable unless a rank finished the step and drew no random numbers after it") {
+TEST_CASE("an early entry is not restored if no rank finished the step or if the random state changed after it") {
   CHECK(step_on_one_node(
             Memory().keeps(0, StateKind::early, 5).keeps(1, StateKind::early, 5).keeps(0, StateKind::whole, 5)) == -1);
   CHECK(step_on_one_node(
@@ -84,14 +84,14 @@ TEST_CASE("an early entry is unusable unless a rank finished the step and drew n
         -1);
 }
 
-TEST_CASE("each key needs its whole state") {
+TEST_CASE("a step is restored only if the whole state of every key is kept") {
   Memory memory;
   memory.keeps(0, StateKind::final, 5, 1).keeps(1, StateKind::final, 5, 2).keeps(0, StateKind::whole, 5, 1);
   CHECK(step_on_one_node(memory) == -1);
   CHECK(step_on_one_node(memory.keeps(1, StateKind::whole, 5, 2)) == 5);
 }
 
-TEST_CASE("a rank whose state is partly kept must not be missing unless its node was lost") {
+TEST_CASE("a step that one rank lacks is restored only if nothing at all is kept of that rank") {
   Memory memory;
   memory.keeps(0, StateKind::final, 5).keeps(0, StateKind::whole, 5);
   CHECK(step_on_one_node(memory) == 5);
@@ -115,7 +115,7 @@ TEST_CASE("a node without the state gets it once from another node") {
   CHECK(plans[1].ranks[1].shared == StatePlace{0, 1});
 }
 
-TEST_CASE("a world of a different size begins with the whole state only") {
+TEST_CASE("after a change of the world size the ranks restore the whole state but no state of their own") {
   Memory memory{.world = 4};
   for (int rank = 0; rank < 4; ++rank) memory.keeps(rank, StateKind::final, 5);
   memory.keeps(0, StateKind::whole, 5);

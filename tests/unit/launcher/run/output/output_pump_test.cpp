@@ -305,7 +305,7 @@ TEST_CASE("lines of the launcher follow earlier worker output and never split a 
   CHECK(both.text() == "[0] 10%\r\n[0] error\nddplaunch: rank 0 failed\n[0] 20%\r\nother\n[0] 30%\n");
 }
 
-TEST_CASE("a rank can be opened again, and its log file keeps the earlier output") {
+TEST_CASE("OutputPump opens a rank a second time and appends its output to the log file") {
   Job job(plan_of(1, kTee));
   WorkerStreams first = job.open(0);
   put(first.out.get(), "first");

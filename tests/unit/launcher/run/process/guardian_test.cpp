@@ -99,7 +99,7 @@ TEST_CASE("a third request kills a supervisor that does not respond") {
   CHECK(WTERMSIG(status) == SIGTERM);
 }
 
-TEST_CASE("a guardian stops after its supervisor has answered and continues it later") {
+TEST_CASE("on SIGTSTP the guardian stops after its supervisor has answered, and it passes SIGCONT on") {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
   const pid_t guardian = ::fork();

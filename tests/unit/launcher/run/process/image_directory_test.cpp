@@ -184,7 +184,7 @@ TEST_CASE("images of later steps and images that this job has not resumed from a
                                                             "image-1000-0-step-48-of-2-replicas"});
 }
 
-TEST_CASE("a node that writes no whole state reports the time of its own part") {
+TEST_CASE("a node that leaves the whole state of an image to another node reports only its own writing time") {
   const TemporaryDirectory directory;
   const Node first{0, 4};
   const Node second{2, 4};

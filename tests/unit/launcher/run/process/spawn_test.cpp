@@ -170,7 +170,7 @@ TEST_CASE("a child has the file descriptors that it is given") {
   ::close(ends[0]);
 }
 
-TEST_CASE("a child's output pipe may have the number of the page or the ring") {
+TEST_CASE("spawn moves an output pipe away from the descriptor number of the status page or of the record ring") {
   const ddp::base::UniqueFd page(::memfd_create("page", MFD_CLOEXEC));
   const ddp::base::UniqueFd ring(::memfd_create("ring", MFD_CLOEXEC));
   const auto [out, error] = GENERATE(std::pair(197, 196), std::pair(196, 197), std::pair(197, 300));
@@ -200,7 +200,7 @@ TEST_CASE("a child's output pipe may have the number of the page or the ring") {
   CHECK(read_all(ring.get()) == "ring\n");
 }
 
-TEST_CASE("a child with a low descriptor limit runs without the page") {
+TEST_CASE("a worker whose descriptor limit is below the status page's number starts without the page") {
   const pid_t pid = ::fork();  // the hard limit cannot be raised again
   if (pid == 0) {
     const rlimit low{64, 64};

@@ -251,7 +251,7 @@ TEST_CASE("a receive waits for its send, and a send may complete earlier") {
   CHECK(ranks.verdicts().empty());
 }
 
-TEST_CASE("groups that are not counted by launches stay unchanged") {
+TEST_CASE("complete_launches() changes no counter of a group that does not count launches") {
   std::vector<RankView> ranks(1);
   ranks[0].page.groups.emplace_back();
   ranks[0].page.groups[0].called = 5;

@@ -98,7 +98,7 @@ TEST_CASE("a process that a tracer holds for a moment does not count as stopped"
   CHECK(rig.sample(ranks, 1s).stopped == std::set{0});  // a debugger holds it
 }
 
-TEST_CASE("a suspension counts its longest interval, and the pauses of a warm group are learnt") {
+TEST_CASE("RankBook limits the interval between samples and remembers the longest pause of a warm process group") {
   RankBook book(false, 250ms);
   const auto sample = [&](std::uint64_t calls, std::chrono::nanoseconds elapsed) {
     book.pass(elapsed, 7);

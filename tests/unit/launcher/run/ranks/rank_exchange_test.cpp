@@ -83,7 +83,7 @@ TEST_CASE("the description of a call stays known when only its fingerprint is se
   CHECK(shows(ShownCalls::digest).at(0).what.empty());
 }
 
-TEST_CASE("the coordinator knows the last views and waits for the evidence of all nodes") {
+TEST_CASE("RankExchange keeps the last view of each remote rank and reports which node has sent no evidence") {
   RecordingChannel nodes(true);
   RankExchange exchange;
   exchange.begin(nodes, two_nodes());

@@ -62,7 +62,7 @@ TEST_CASE("a worker's records can be taken while it runs and after its exit") {
   CHECK(probe.take_records(7).records.empty());
 }
 
-TEST_CASE("a worker is visible from its start until its local rank is opened again") {
+TEST_CASE("RankProbe shows a worker from its start, beyond its exit, until its local rank is opened again") {
   RankProbe probe;
   RankView view;
   probe.open(0, {.rank = 3});

@@ -69,7 +69,7 @@ TEST_CASE("measured activity limits the age of a rank's last sign of life") {
   CHECK(clock.age() == 1min);
 }
 
-TEST_CASE("a rank has settled when it waits, and starts again after its wait") {
+TEST_CASE("RankTimes restarts a rank's time when a wait begins or ends, except at short pauses within a wait") {
   RankClock clock;
   clock.add_sample(rank_that(false), 1s);
   clock.advance(1min);
@@ -127,7 +127,7 @@ TEST_CASE("a thread that stops waiting, or a continuation, begins a new activity
   }
 }
 
-TEST_CASE("the exit of a rank ends its wait and has an age") {
+TEST_CASE("the exit of a rank ends its wait and starts the time since its exit") {
   RankClock clock;
   clock.add_sample(rank_that(true), 1s);
   RankView ended = rank_that(true);

@@ -213,7 +213,7 @@ TEST_CASE("the clock of a node is known from its first message") {
   CHECK(std::chrono::nanoseconds(node.sink.all[0].clock_error) == limits::kUnknownClockError);
 }
 
-TEST_CASE("messages that are not records do no harm") {
+TEST_CASE("a message to the coordinator that holds no records is ignored") {
   Node node(2, true, true);
   node.exchange.shown({7, "b", 0s, wire::Subject::records, "garbage"});
   CHECK(node.sink.all.empty());

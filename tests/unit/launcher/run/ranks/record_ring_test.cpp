@@ -198,7 +198,7 @@ TEST_CASE("the program's values are read together, and invalid numbers are accep
   CHECK(ring.values().size() == wire::kRingValues);
 }
 
-TEST_CASE("a ring full of garbage does no harm") {
+TEST_CASE("a record ring with random contents yields only records with valid indices and times, up to a limit") {
   RecordRing ring(RecordMode::all, kStart);
   RingWriter worker(ring.descriptor());
   const auto page = page_with_group(0, 1, "world", 2);

@@ -194,7 +194,7 @@ TEST_CASE("a transfer that both sides have called is blamed on the transport, un
   CHECK(alone.verdict()->culprits.empty());
 }
 
-TEST_CASE("ranks that exchange data are not the awaited ones of a stack if others do not") {
+TEST_CASE("a hang found by a stack blames a rank that moves data only if all awaited ranks move data") {
   Ranks ranks(3);
   for (RankView& view : ranks.views) {
     view.page = {};

@@ -188,7 +188,7 @@ TEST_CASE("calls are read in order, and a half-written one is left out") {
   CHECK_THROWS(read_calls(*page, static_cast<int>(ddp::wire::kPageGroups)));
 }
 
-TEST_CASE("random page contents are read without harm") {
+TEST_CASE("a status page with random contents yields printable names and valid ranks") {
   std::mt19937_64 random(3);
   const auto page = zeros();
   for (int round = 0; round < 200; ++round) {
@@ -241,7 +241,7 @@ TEST_CASE("the version of a page changes with each of its fields") {
   }
 }
 
-TEST_CASE("a page whose sampler has stopped has another version, and its groups count as left") {
+TEST_CASE("a process group that is no longer sampled counts as left and changes the version of the status page") {
   const auto page = with_one_group();
   PageGroup& group = page->groups[0];
   constexpr std::uint64_t kMinute = 60'000'000'000;
@@ -318,7 +318,7 @@ TEST_CASE("arrivals are read only from complete calls") {
   CHECK(arrivals[0].called_at == 99);
 }
 
-TEST_CASE("a worker has made progress when it has finished a step or something comparable") {
+TEST_CASE("a finished step or transfer is progress of a worker, and finished collectives alone are not") {
   using ddp::wire::Progress;
   PageView page;
   CHECK(progress_of(page) == Progress::unknown);

@@ -85,7 +85,7 @@ TEST_CASE("a long function name is shortened step by step") {
   CHECK(short_function_name("f\x1b(int)") == "f\\x1b(int)");
 }
 
-TEST_CASE("random function names do no harm") {
+TEST_CASE("short_function_name() shortens random names to printable text within the limit") {
   std::mt19937 random(4711);
   constexpr std::string_view kParts[] = {"(",
                                          ")",

@@ -261,7 +261,7 @@ TEST_CASE("endless threads and frames are cut, but never the first thread") {
   CHECK(long_line[0].frames.size() == 2);
 }
 
-TEST_CASE("random output of a tool does no harm") {
+TEST_CASE("stack parsers turn damaged output of py-spy, gdb and eu-stack into short frames of one line") {
   expect_no_crash(parse_py_spy, kPySpy);
   expect_no_crash(parse_gdb, kGdb);
   expect_no_crash(parse_gdb, kGdbBare);

@@ -138,7 +138,7 @@ TEST_CASE("a rank that is blamed for the first time is not given up at once") {
   CHECK(job.judge(plan).stall->ends_in <= 0s);
 }
 
-TEST_CASE("the next sample is deep once per second, and measures activity if a rank waits") {
+TEST_CASE("the watchdog samples processes once per second, and activity once a rank has waited for 2 s") {
   Job job(/*is_late=*/true);
   const HangPlan plan;
   CHECK(next_sample(job.book.picture(), plan).depth == SampleDepth::states);

@@ -86,7 +86,7 @@ TEST_CASE("an NCCL message after an exception is not part of it") {
   CHECK(found.failures[1].cause->id == "nccl-gpu-memory");
 }
 
-TEST_CASE("a traceback of the main module is uncaught, and one of a function is printed") {
+TEST_CASE("an untagged traceback is uncaught if it starts in the main module, and printed if in a function") {
   const std::string end = "ValueError: x\n";
   CHECK(read(kTraceback + end).failures.at(0).standing == Standing::printed);
   const std::string main = "  File \"t.py\", line 9, in <module>\n    main()\n";
@@ -253,7 +253,7 @@ TEST_CASE("a program whose counter advances has continued") {
   CHECK(progress.add("step 10 loss 1.25", false) == Progress::certain);
 }
 
-TEST_CASE("a program whose counter merely goes on may have continued") {
+TEST_CASE("a counter that was printed before a failure and advances after it is no certain sign of progress") {
   LogProgress progress;
   progress.add("step 9 loss 1.5", false);
   progress.begin(true);

@@ -286,7 +286,7 @@ TEST_CASE("the places of a crash and of differing calls are reported") {
   CHECK_THAT(summary(outcome), Catch::Contains("\n  at train.py:7 in step") && !Catch::Contains("sizes differ"));
 }
 
-TEST_CASE("the reason for SIGKILL is reported correctly") {
+TEST_CASE("the failure summary says whether a request, a lost guardian or a second request led to SIGKILL") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::exited(3)), {}};
   outcome.ended_ranks = {1};

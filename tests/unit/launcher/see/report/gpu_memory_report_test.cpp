@@ -298,7 +298,7 @@ TEST_CASE("the last of several errors counts, and one with numbers is preferred"
         Source::cublas);
 }
 
-TEST_CASE("a damaged error text does no harm") {
+TEST_CASE("find_gpu_memory_error() accepts damaged messages and leaves out numbers that are out of range") {
   const std::string whole =
       "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.31 GiB is "
       "free. Process 4711 has 20.50 GiB memory in use. and 4.96 GiB is reserved by PyTorch but unallocated.";

@@ -323,7 +323,7 @@ TEST_CASE("a failure of the launcher itself is a cause in the summary") {
         Json::object({{"kind", "launcher_failed"}, {"message", "no port"}}));
 }
 
-TEST_CASE("the summary at the end contains all known facts") {
+TEST_CASE("the JSON summary contains the exit codes, times, ended ranks and last lines of the job") {
   JobOutcome outcome;
   outcome.cause = WorkerFailed{end_of(0, ExitStatus::killed(SIGSEGV, true)), {}};
   outcome.ends = {*outcome.culprit(), end_of(1, ExitStatus::killed(SIGKILL))};

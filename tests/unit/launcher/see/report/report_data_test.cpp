@@ -144,7 +144,7 @@ TEST_CASE("the last of several runs is reported unless another one is selected")
   CHECK(read_run(lines, "r1")->attempts.at(0).stalls.size() == 1);  // the id was used again
 }
 
-TEST_CASE("garbage in an event log does no harm") {
+TEST_CASE("invalid lines and fields of an event log are ignored, and the report counts lines that are no event") {
   CHECK_FALSE(read_run({}));
   CHECK_FALSE(read_run(Lines{"", "garbage", "[1]", "5", "{}", "{\"event\":7}"}));
   Lines lines = failed_run("r1");

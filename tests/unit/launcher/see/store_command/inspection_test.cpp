@@ -110,7 +110,7 @@ TEST_CASE("names from other processes are escaped for the terminal") {
   CHECK(text.find('\a') == std::string::npos);
 }
 
-TEST_CASE("impossible numbers do no harm") {
+TEST_CASE("the inspection of a store shows negative sizes in the answer as 0 B") {
   Inspection inspection{"h:1", "x", {}, ""};
   inspection.report.key_count = -5;
   inspection.report.table_bytes = -1;

@@ -138,7 +138,7 @@ TEST_CASE("output is followed until the pane is closed, and only its last lines 
   CHECK_FALSE(state.view.pane);
 }
 
-TEST_CASE("keys do no harm in a job without ranks") {
+TEST_CASE("keys of ddplaunch top have no effect in a job without ranks") {
   TopState state = state_of({});
   for (const Kind kind : {Kind::up, Kind::down, Kind::page_up, Kind::page_down, Kind::home, Kind::end, Kind::enter}) {
     CHECK(press({kind, ""}, state) == TopEffect::none);

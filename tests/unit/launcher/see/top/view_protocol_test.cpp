@@ -55,7 +55,7 @@ TEST_CASE("answers are unchanged after encoding and decoding") {
   CHECK(without_end(output_line(1, std::vector<std::string>{"\xff\n"})).size() > 0);
 }
 
-TEST_CASE("requests and answers of unknown programs do no harm") {
+TEST_CASE("the view protocol refuses invalid requests and answers, and drops lines that are not text") {
   for (const char* line : {"", "x", "[]", "{}", "null", "{\"want\":7}", "{\"want\":\"all\"}", "{\"want\":\"stacks\"}",
                            "{\"want\":\"stacks\",\"rank\":-1}", "{\"want\":\"stacks\",\"rank\":1e99}",
                            "{\"want\":\"output\",\"rank\":99999999999}", "\xff\xfe", "{\"want\":"}) {

@@ -305,7 +305,7 @@ TEST_CASE("clock errors and dropped records are noted at the end of the trace") 
   CHECK(other.at("run_id") == "run");
 }
 
-TEST_CASE("records with wrong numbers or hostile names do no harm") {
+TEST_CASE("the Chrome trace leaves out invalid records and escapes control characters in names") {
   ChromeTrace trace = a_trace();
   RankRecords records = of_rank(0, {collective(1, 1, 2), collective(2, 3, 4)});
   records.names[1] = "\xff\"\\\n</script>";

@@ -111,7 +111,7 @@ TEST_CASE("a collective with unknown end is counted without a duration") {
   CHECK(*rows[0].transfer_median == Approx(650e-9).epsilon(0.05));
 }
 
-TEST_CASE("nonsensical records do no harm") {
+TEST_CASE("CollectiveTable shows an unknown operation as ? and leaves out records that end before they begin") {
   CollectiveTable table;
   Record garbage{RecordKind::collective, 200, 99, 99, 7, 5, 9, UINT64_MAX};
   Record backwards = collective(1, 100, 5);

@@ -52,7 +52,7 @@ TEST_CASE("names with any bytes are valid JSON") {
   CHECK(read.value().values == job.values);
 }
 
-TEST_CASE("random text is parsed without harm") {
+TEST_CASE("read_snapshot() refuses text that is no snapshot and replaces invalid fields by defaults") {
   for (const char* text : {"", "null", "[]", "{", "{\"schema\":2}", "{}", "\xff", "{\"schema\":\"1\"}"}) {
     CAPTURE(text);
     CHECK_FALSE(read_snapshot(text));

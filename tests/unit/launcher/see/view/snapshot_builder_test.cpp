@@ -341,7 +341,7 @@ TEST_CASE("newer records have more weight than older ones") {
   CHECK(track.add_view(view_with(7, 1), {RankState::computing, false}, 2) > 299);
 }
 
-TEST_CASE("records with numbers out of range give at most a strange name") {
+TEST_CASE("a record with an unknown group, name and operation is shown as a collective named ?") {
   RankTrack track;
   RankRecords records = record_of(7, 100);
   records.records[0].group = 9;

@@ -51,7 +51,7 @@ TEST_CASE("the shares of a row in tenths are encoded as a short text that can be
   CHECK(read_tenths("0*3 3 10", 100) == std::vector<std::uint8_t>{0, 0, 0, 3, 10});
 }
 
-TEST_CASE("random strip texts do no harm") {
+TEST_CASE("read_strip() reads invalid text as columns of unknown state and limits their number") {
   CHECK(read_strip("", 10).empty());
   CHECK(read_strip("c*1000000000", 10).size() == 1);  // an unreasonable count is one column
   CHECK(read_strip("c*100000", 10).size() == 10);

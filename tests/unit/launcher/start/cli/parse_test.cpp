@@ -134,7 +134,7 @@ TEST_CASE("a TOML file has the same effect as the command line") {
   CHECK(read.stdout_filters == Words{"a,b", "c"});
 }
 
-TEST_CASE("a JSON file has the same effect, and an empty TOML file has none") {
+TEST_CASE("the option --config reads settings from a JSON file, and an empty TOML file leaves the defaults") {
   const ConfigFile json("job.json", R"({"nproc-per-node": 4, "tag": "", "collapse": false})");
   CHECK(parsed_as({"--config", json.path(), "p"}).nproc_per_node == 4);
   CHECK(parsed_as({"--config", json.path(), "p"}).tag == "");

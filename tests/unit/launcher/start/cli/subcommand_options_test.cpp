@@ -196,7 +196,7 @@ TEST_CASE("ddplaunch explain without a log is an error") {
   CHECK_THAT(mistake({"explain", "--jsn", "a"}), Catch::StartsWith("unknown option --jsn. Did you mean --json?"));
 }
 
-TEST_CASE("the help of each of these commands lists each of its options in at most 80 columns") {
+TEST_CASE("the help of store, report, top, ls and explain lists each option in at most 80 columns") {
   for (const char* name : {"store", "report", "top", "ls", "explain"}) {
     CAPTURE(name);
     const std::string text = information({name, "--help", "--nonsense"});

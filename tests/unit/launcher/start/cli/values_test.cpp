@@ -185,7 +185,7 @@ TEST_CASE("run names, rendezvous backends and node timeouts are validated") {
   CHECK(parse_node_timeout("x").error().message.starts_with(" is not a time from 0"));
 }
 
-TEST_CASE("a percentage is a share of time") {
+TEST_CASE("parse_percent() converts 0 to 100 percent to a fraction and rejects other text") {
   CHECK(parse_percent("1%").value() == 0.01);
   CHECK(parse_percent("0.5").value() == 0.005);
   CHECK(parse_percent("0").value() == 0);

@@ -147,7 +147,7 @@ TEST_CASE("the number of hosts is limited, and the number of lines is not") {
   CHECK(contains(file(bomb), "line 65: hosts are named more than 4194304 times"));
 }
 
-TEST_CASE("random text does no harm to the host file parser") {
+TEST_CASE("the host file parser turns random text into an error or into hosts with valid names and slots") {
   const auto seed = std::random_device{}();
   INFO("seed " << seed);
   std::mt19937 random(seed);

@@ -125,7 +125,7 @@ TEST_CASE("a host list is split at the commas outside of brackets") {
   CHECK(split_host_list(",").size() == 2);
 }
 
-TEST_CASE("random text does no harm to the host list parser") {
+TEST_CASE("the host list parser turns random text into an error with a message or into names without ranges") {
   const auto seed = std::random_device{}();
   INFO("seed " << seed);
   std::mt19937 random(seed);

@@ -10,7 +10,7 @@
 
 using namespace ddp::launcher;
 
-TEST_CASE("the facts about the host are plausible") {
+TEST_CASE("gather_node_facts() finds the CPUs, the host name, PATH and the program, and draws a new random ID") {
   const FactsWanted wanted{.command = {"sh"}};
   const NodeFacts facts = gather_node_facts(wanted);
   CHECK(facts.cpu_count >= 1);

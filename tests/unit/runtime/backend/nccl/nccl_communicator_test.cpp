@@ -82,7 +82,7 @@ TEST_CASE("a communicator that fails during its creation is aborted") {
   CHECK(eventually([&] { return setup.counts->aborts == 1; }));
 }
 
-TEST_CASE("a timeout inside NCCL is a timeout") {
+TEST_CASE("a communicator throws ErrorKind::timeout if NCCL reports a timeout") {
   NcclSetup setup;
   replace(setup.nccl.get_async_error, [](NcclComm, NcclResult&) { return NcclResult::timeout; });
   expect_error(ErrorKind::timeout, {"NCCL:"}, [&] { setup.communicator(); });

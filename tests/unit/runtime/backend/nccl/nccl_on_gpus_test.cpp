@@ -66,7 +66,7 @@ TEST_CASE("a program may capture a graph while a collective is in flight") {
   });
 }
 
-TEST_CASE("a collective on a stream that captures a graph is rejected without harm") {
+TEST_CASE("a collective on a stream that captures a CUDA graph is rejected, and the capture continues") {
   ranks_over(gpu_libraries(), 2).all_succeed([](RankThreads::Rank& self) {
     const GpuFloats values(self.group(), {1});
     ProgramStream captured(self.group());
@@ -155,7 +155,7 @@ TEST_CASE("a copy after a collective fails if the collective ends because of a l
   }
 }
 
-TEST_CASE("known operations on a GPU are not launched at the same time") {
+TEST_CASE("two threads do not launch collectives of two process groups on one GPU at the same time") {
   const Libraries libraries = gpu_libraries();
   // A launch lasts from the call until the communicator's state is success again.
   std::atomic<int> launching = 0;

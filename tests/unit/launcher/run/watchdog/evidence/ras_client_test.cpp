@@ -212,7 +212,7 @@ TEST_CASE("a RAS service that never answers is given up at the deadline") {
   CHECK(service.source() == EvidenceSource{"NCCL RAS", "", {}, {service.place() + " did not answer in time"}});
 }
 
-TEST_CASE("an expired deadline gives only a reason") {
+TEST_CASE("a RAS client whose deadline has expired reports that the service did not answer in time") {
   Service service(-1ms);
   CHECK(service.source().missing == Lines{service.place() + " did not answer in time"});
 }

@@ -161,7 +161,7 @@ TEST_CASE("members that the RAS text no longer lists have caught up") {
   CHECK(unknown == before);
 }
 
-TEST_CASE("nonsensical RAS text does no harm") {
+TEST_CASE("RAS text with impossible ranks and counts leads to no verdict, and truncated text to one at most") {
   CHECK(is_ras_text("NCCL version 2.27.7"));
   CHECK_FALSE(is_ras_text("{\"nccl_version\""));
   const std::string whole = text_with(kOneBehind);
