@@ -19,7 +19,7 @@ OPERATIONS = """all_reduce broadcast reduce gather scatter all_gather reduce_sca
 NOT_CALLED = Hang("DDP-H03", [1])
 HANGING = dict.fromkeys("""
     locks_a_mutex_twice pauses is_the_parent_of_a_vfork has_a_watchdog_thread_and_hangs leaves_the_thirtieth_group_out
-    is_asked_for_by_ranks_that_poll""".split(), NOT_CALLED)
+    is_asked_for_by_ranks_that_poll hangs_after_slow_steps""".split(), NOT_CALLED)
 HANGING |= {
     "leaves_a_new_group_out": Hang("DDP-H08", []),
     "leaves_a_monitored_barrier_out": Hang("DDP-H08", []),

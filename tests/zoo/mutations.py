@@ -20,15 +20,15 @@ SOURCES = ["src/launcher/run/watchdog/stall_policy.cpp", "src/launcher/run/watch
            "src/launcher/run/ranks/waits.cpp", "src/launcher/run/ranks/activity_meter.cpp",
            "src/launcher/run/ranks/worker_page.cpp", "src/launcher/run/ranks/root_causes.cpp",
            "src/launcher/run/ranks/rank_times.cpp", "src/launcher/run/ranks/rank_book.cpp",
-           "src/launcher/run/watchdog/silence.cpp", "src/launcher/run/watchdog/hang_detector.cpp"]
+           "src/launcher/run/watchdog/hang_detector.cpp"]
 # The decision consists of these files, too.
 PARTS = [f"src/launcher/run/{name}.cpp" for name in (
-    "ranks/group_members", "ranks/rank_state", "ranks/launches", "watchdog/verdict_text")]
+    "ranks/group_members", "ranks/launches", "watchdog/verdict_text")]
 # zoo_replay consists of these files and the ones above.
 REPLAY = ["tests/zoo/zoo_replay.cpp", "src/launcher/run/ranks/shown_ranks.cpp"]
-TESTS = ["watchdog/stall_policy", "watchdog/judge", "watchdog/silence", "watchdog/hang_detector", "ranks/rank_book",
+TESTS = ["watchdog/stall_policy", "watchdog/judge", "watchdog/judge_silence", "watchdog/hang_detector", "ranks/rank_book",
          "ranks/rank_times", "ranks/root_causes", "ranks/waits", "ranks/activity_meter", "ranks/worker_page"]
-POLICY, JUDGE, WAITS, METER, VIEW, ROOTS, TIMES, BOOK, SILENCE, DETECTOR = SOURCES
+POLICY, JUDGE, WAITS, METER, VIEW, ROOTS, TIMES, BOOK, DETECTOR = SOURCES
 
 # Maps the name of a mutation to the file, a text that occurs in it once, and the replacement.
 MUTATIONS = {
@@ -109,16 +109,16 @@ MUTATIONS = {
     "the pause before a wait goes on counts": (TIMES, "waits_since_ += now - free_since_;", ""),
     "exchanged data is no progress with Gloo": (TIMES, "uses_gloo_ = rank.is_torch && !uses_gpu(rank);", "uses_gloo_ = false;"),
     "exchanged data is progress with NCCL": (TIMES, "uses_gloo_ = rank.is_torch && !uses_gpu(rank);", "uses_gloo_ = rank.is_torch;"),
-    "programs without the runtime must not sleep": (SILENCE, "return plan.timeout ||", "return true ||"),
-    "fewer heartbeats are not behind": (SILENCE, ": fewest < most ? with_fewest :", ":"),
-    "who fell silent later is not behind": (SILENCE, "> silence.age / 2)", ">= silence.age)"),
-    "waits for others to come do not count for the user's limit": (SILENCE, "if (plan.timeout) silence = wait_for_others_to_come(picture);", ""),
-    "the end of a rank is no progress for those that wait for it to come": (SILENCE, "(rank.has_ended ? times.settled_since() : times.progress_at())", "times.progress_at()"),
-    "the end of a rank is no sign of life": (SILENCE, "if (rank.has_ended) return times.settled_since();", "if (rank.has_ended) return JobTime{};"),
-    "a wait for one's own continuation is for others": (SILENCE, "rank.page.waiting_threads > rank.page.continuations", "rank.page.waiting_threads > 0"),
-    "a pause between two waits is silence": (SILENCE, "(!rank.activity || times.pauses())", "(!rank.activity)"),
-    "work of ranks that wait for others to come counts": (SILENCE, "only_waits(rank) ? times.data_at() : times.sign_at()", "times.sign_at()"),
-    "signs of life of a silent job do not count": (SILENCE, "only_waits(rank) ? times.data_at() : times.sign_at()", "times.data_at()"),
+    "programs without the runtime must not sleep": (JUDGE, "return plan.timeout ||", "return true ||"),
+    "fewer heartbeats are not behind": (JUDGE, ": fewest < most ? with_fewest :", ":"),
+    "who fell silent later is not behind": (JUDGE, "> silence.age / 2)", ">= silence.age)"),
+    "waits for others to come do not count for the user's limit": (JUDGE, "if (plan.timeout) silence = wait_for_others_to_come(picture);", ""),
+    "the end of a rank is no progress for those that wait for it to come": (JUDGE, "(rank.has_ended ? times.settled_since() : times.progress_at())", "times.progress_at()"),
+    "the end of a rank is no sign of life": (JUDGE, "if (rank.has_ended) return times.settled_since();", "if (rank.has_ended) return JobTime{};"),
+    "a wait for one's own continuation is for others": (JUDGE, "rank.page.waiting_threads > rank.page.continuations", "rank.page.waiting_threads > 0"),
+    "a pause between two waits is silence": (JUDGE, "(!rank.activity || times.pauses())", "(!rank.activity)"),
+    "work of ranks that wait for others to come counts": (JUDGE, "only_waits(rank) ? times.data_at() : times.sign_at()", "times.sign_at()"),
+    "signs of life of a silent job do not count": (JUDGE, "only_waits(rank) ? times.data_at() : times.sign_at()", "times.data_at()"),
     "a stall is reported with each sample": (DETECTOR, "} else if (!reported_ && !picture.is_part", "} else if (!picture.is_part"),
     "a node that sees a part reports what it sees": (DETECTOR, "!reported_ && !picture.is_part && ", "!reported_ && "),
     "a stall is warned of with each sample": (DETECTOR, "!has_warned_ && ", ""),

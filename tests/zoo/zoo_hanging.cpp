@@ -187,6 +187,14 @@ const std::map<std::string, Action> kHanging = {
        for (int i = 0; world.rank() < 2 && i < 100'000; ++i) pairs->barrier().wait();
        pairs->barrier().wait();
      }},
+    {"hangs_after_slow_steps",
+     [](ddp::ProcessGroup& world) {
+       for (int i = 0; i < 9; ++i) {
+         sleep_for(1);
+         world.barrier().wait();
+       }
+       if (world.rank() == 1) sleep_for_ever();
+     }},
     {"sleeps_with_a_collective_under_way",
      [](ddp::ProcessGroup& world) {
        const std::vector<int> members = {1, 2};

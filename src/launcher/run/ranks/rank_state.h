@@ -1,6 +1,7 @@
 // Says what a rank does at the moment of a sample. This is the unit of all shares of time in the views.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 
@@ -19,9 +20,17 @@ enum class RankState : std::uint8_t {
 };
 inline constexpr int kRankStates = 7;
 
-std::string_view name_of(RankState state);  // such as "computing"
+// Returns text such as "computing".
+constexpr std::string_view name_of(RankState state) {
+  constexpr std::array<std::string_view, kRankStates> kNames = {"unknown", "computing", "collective", "waiting",
+                                                                "phase",   "stopped",   "ended"};
+  return kNames.at(static_cast<std::size_t>(state));
+}
 
 // Returns the steps so far: those that the runtime or heartbeats count, or else those that the program reports.
-std::uint64_t steps_of(const PageView& page);
+inline std::uint64_t steps_of(const PageView& page) {
+  if (page.steps > 0) return page.steps;
+  return page.progress_done > 0 ? page.progress_done : page.optimizer_steps;
+}
 
 }  // namespace ddp::launcher

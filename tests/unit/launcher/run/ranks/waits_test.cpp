@@ -79,6 +79,9 @@ TEST_CASE("GPUs that have not begun a collective of all ranks are the culprits")
   ranks.at(0, 7, 6).at(1, 9, 6).at(2, 7, 6).gpu(0, 7, 7, 6).gpu(1, 9, 6, 6).gpu(2, 7, 7, 7);
   const auto verdict = ranks.verdict();
   REQUIRE(blame_in(verdict) == "GPU behind: 1");
+  CHECK(hang_headline(*verdict) ==
+        "the GPU of rank 1 has not started all_reduce f32[8] ('bucket 0') (#7 of world), which all ranks have called: "
+        "earlier work in its stream does not complete  [DDP-H10 GPU behind]");
   CHECK(verdict->waiting == std::vector<int>{0, 1, 2});
   // All GPUs are in the collective.
   CHECK(ranks.gpu(1, 9, 7, 6).verdict()->kind == VerdictKind::transport);

@@ -1,6 +1,4 @@
 // Tests jobs in which no rank waits in a known collective.
-#include "launcher/run/watchdog/silence.h"
-
 #include <chrono>
 #include <tuple>
 #include <vector>
