@@ -155,12 +155,12 @@ class Storm:
 
     def _disturb(self, job):
         """Causes a fault, waits until the job has gone on, and checks where. Returns whether the job still runs."""
-        attempt = max(job.begins(), default=0)
         fault, rank = self.draw.choice([*FAULTS, "kill", "kill", "kill", "all"]), self.draw.randrange(job.ranks)
         wanted = job.step() + self.draw.randrange(1, 80 if fault == "all" else 12)
         if not job.wait_until(lambda: job.step() >= wanted, "the next steps"):
             return False
-        before = job.step()
+        # The second kill of the fault before may have ended an attempt that had just begun. This one makes steps.
+        attempt, before = max(job.begins(), default=0), job.step()
         is_twice = False
         if fault == "all":
             for pid in [job.worker(one) for one in range(job.ranks)]:
