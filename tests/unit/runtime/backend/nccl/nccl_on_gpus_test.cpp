@@ -342,10 +342,10 @@ TEST_CASE("a late rank receives data that another rank sent before it left") {
   });
 }
 
-TEST_CASE("streams of the simulated GPU share its hardware queues") {
+TEST_CASE("streams of the simulated GPU share its hardware queues", "[alone]") {
   if (on_real_gpu()) return;
   const CudaApi cuda = gpu_libraries()->cuda;
-  cuda.set_device(7);  // no other test of this process uses it
+  cuda.set_device(7);  // it has no queues yet
   ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "2", 1);
   CudaStream first(cuda);
   CudaStream second(cuda);
