@@ -83,7 +83,7 @@ THIRD_PARTIES = {
                   "launcher/run/job/error_record.cpp",
                   "launcher/run/ranks/hang_trace.cpp", "launcher/run/stacks/stack_capture.cpp",
                   "launcher/run/stacks/stack_text.cpp", "stack_reader/main.cpp", "torch_reader/recording.cpp",
-"launcher/see/report/job_json.cpp",
+                  "launcher/see/report/job_json.cpp",
                   "launcher/run/watchdog/evidence/ras_status.cpp",
                   "wire/control_message.cpp", "wire/json_fields.h",
                   "launcher/see/report/history_json.cpp", "launcher/see/report/history_json.h", "launcher/see/report/report_data.cpp",
@@ -105,6 +105,7 @@ THIRD_PARTIES = {
 
 # Maps sources without a unit test of the same name to the tests that cover them.
 TESTED_ELSEWHERE = {
+    "launcher/run/job/job_driver.cpp": "simulation/nodes_simulation_test.cpp",
     "launcher/see/explain/explain_command.cpp": "integration/explain_test.py",
     "launcher/see/explain/explanation_text.cpp": "unit/launcher/see/explain/explanation_test.cpp",
     "launcher/see/explain/log_stream.cpp": "unit/launcher/see/explain/log_reader_test.cpp",

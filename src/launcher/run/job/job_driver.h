@@ -19,6 +19,7 @@
 #include "launcher/run/job/job_link.h"
 #include "launcher/run/job/job_state.h"
 #include "launcher/run/job/outcome.h"
+#include "launcher/run/job/timed_faults.h"
 #include "launcher/run/job/worker_group.h"
 #include "launcher/run/watchdog/watchdog.h"
 #include "launcher/start/log/log_line.h"
@@ -26,35 +27,6 @@
 #include "net/event_loop.h"
 
 namespace ddp::launcher {
-
-// Returns whether --inject kills this rank in this attempt, at a time or at a call. This function is pure.
-bool has_injected_kill(const LaunchPlan& plan, int attempt, int rank);
-
-// Injects faults into workers at a given time (--inject rank=R,at=10s,kind=kill), whatever their program is. Belongs to
-// one attempt. After its destruction, no further fault happens, and stopped workers stay stopped.
-class TimedFaults {
- public:
-  // The times count from now on. Only faults of this attempt and of this node's ranks count. All arguments must outlive
-  // this object.
-  TimedFaults(net::Timers& timers, WorkerGroup& workers, const LaunchPlan& plan, const Placement& placement,
-              const LogWriter& log);
-
-  // Returns the number of faults of this attempt and node that have not happened so far.
-  int pending() const { return pending_; }
-
- private:
-  void later(std::chrono::milliseconds time, std::function<void()> action) {
-    watches_.push_back(timers_.at(timers_.now() + time, std::move(action)));
-  }
-  void send(int rank, int signal, const std::string& what);
-
-  net::Timers& timers_;
-  WorkerGroup& workers_;
-  const int first_rank_;
-  const LogWriter& log_;
-  int pending_ = 0;
-  std::vector<std::unique_ptr<net::Watch>> watches_;
-};
 
 // The driver calls these functions for the events of a job. They feed the console, the event log and the summary. None
 // may block unless its comment says that it does.

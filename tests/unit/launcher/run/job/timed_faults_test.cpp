@@ -1,4 +1,4 @@
-#include "launcher/run/job/job_driver.h"
+#include "launcher/run/job/timed_faults.h"
 
 #include <csignal>
 #include <string>
