@@ -11,7 +11,6 @@ namespace {
 // Numbers of decimal digits: there is a time for each rank and state, and few of the others.
 constexpr int kRankDigits = 3;
 constexpr int kDigits = 9;
-constexpr int kRateDigits = 0;
 
 template <typename Fields, typename Row>
 void list_rank(Fields& fields, Row& rank) {
@@ -41,8 +40,8 @@ void list_collective(Fields& fields, Row& row) {
   fields.add("longest_seconds", row.longest, kDigits);
   fields.add_if_any("gpu_median_seconds", row.gpu_median, kDigits);
   fields.add_if_any("transfer_median_seconds", row.transfer_median, kDigits);
-  fields.add_if_any("algorithm_bytes_per_second", row.algorithm_rate, kRateDigits);
-  fields.add_if_any("bus_bytes_per_second", row.bus_rate, kRateDigits);
+  fields.add_if_any("algorithm_bytes_per_second", row.algorithm_rate, 0);
+  fields.add_if_any("bus_bytes_per_second", row.bus_rate, 0);
   fields.add_if_any("last_rank", row.last_rank);
   fields.add_if_any("last_count", row.last_count);
 }
@@ -80,24 +79,8 @@ std::string history_line(const LaunchPlan& plan, const std::string& node, const 
   return text;
 }
 
-// The other times are whole nanoseconds, and have no more digits than their fields.
 AttemptHistory as_logged(AttemptHistory history) {
-  const auto round = [](double& number, int digits) { number = FieldWriter::rounded(number, digits); };
-  for (RankHistory& rank : history.ranks) {
-    for (double& seconds : rank.seconds) round(seconds, kRankDigits);
-    round(rank.waited_for_seconds, kRankDigits);
-  }
-  for (Curve& curve : history.curves) {
-    for (Curve::Points* points : {&curve.mean, &curve.least, &curve.most}) {
-      for (auto& point : *points) {
-        if (point) round(*point, kCurveDigits);
-      }
-    }
-  }
-  for (CollectiveHistory& row : history.collectives) {
-    if (row.algorithm_rate) round(*row.algorithm_rate, kRateDigits);
-    if (row.bus_rate) round(*row.bus_rate, kRateDigits);
-  }
+  FieldRounder::object(history, [](auto& fields, auto& attempt) { list_attempt(fields, attempt); });
   return history;
 }
 

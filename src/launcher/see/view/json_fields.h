@@ -1,10 +1,11 @@
-// FieldWriter and FieldReader serve one list of fields in both directions:
+// FieldWriter, FieldReader and FieldRounder serve one list of fields:
 //
 //   template <typename Fields, typename Row>
 //   void list_fields(Fields& fields, Row& row) { fields.add("rank", row.rank); fields.add("share", row.share, 4); }
 //
 //   FieldWriter::object(text, row, list);           // `list` calls list_fields(fields, row)
 //   FieldReader::object(json, row, list);
+//   FieldRounder::object(row, list);                // changes the row to what is written
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -192,6 +193,35 @@ class FieldReader {
   }
 
   const nlohmann::json& json_;
+};
+
+// Rounds the numbers of an object in place, as FieldWriter writes them.
+class FieldRounder {
+ public:
+  template <typename Row, typename List>
+  static void object(Row& row, List list) {
+    FieldRounder fields;
+    list(fields, row);
+  }
+
+  void add(const char* /*name*/, double& value, int digits) const { value = FieldWriter::rounded(value, digits); }
+  void add(const char* name, std::optional<double>& value, int digits) const {
+    if (value) add(name, *value, digits);
+  }
+  template <typename Value>
+  void add(const char* /*name*/, Value& /*value*/) const {}
+  template <typename Value, typename... Digits>
+  void add_if_any(const char* name, Value& value, Digits... digits) const {
+    add(name, value, digits...);
+  }
+  template <typename Rows, typename List>
+  void add_list(const char* /*name*/, Rows& rows, List list) const {
+    for (auto& row : rows) object(row, list);
+  }
+  template <typename Numbers, typename... Digits>
+  void add_numbers(const char* name, Numbers& numbers, Digits... digits) const {
+    for (auto& each : numbers) add(name, each, digits...);
+  }
 };
 
 inline constexpr int kCurveDigits = 9;  // decimal digits; a learning rate is small
