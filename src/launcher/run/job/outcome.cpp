@@ -1,6 +1,7 @@
 #include "launcher/run/job/outcome.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 #include "base/exit_code.h"
@@ -126,6 +127,22 @@ wire::CauseCode code_of_job(const wire::Cause& cause) {
   return has_saved || cause.code == wire::CauseCode::repeated_error ? cause.code : wire::CauseCode::none;
 }
 
+namespace {
+
+// A row of a table of which the first one that holds decides.
+template <typename Result>
+struct Row {
+  bool holds;
+  Result result;
+};
+
+template <typename Result>
+Result first_that_holds(std::initializer_list<Row<Result>> rows) {
+  return std::ranges::find_if(rows, &Row<Result>::holds)->result;
+}
+
+}  // namespace
+
 Conclusion conclude(LastFacts facts, const wire::Cause& cause) {
   using base::ExitStatus;
   Conclusion end;
@@ -143,10 +160,12 @@ Conclusion conclude(LastFacts facts, const wire::Cause& cause) {
   const bool has_saved = has_succeeded && (outcome.has_saved || cause.has_saved);
   const bool ended_by_request = cause.signal != 0 && outcome.status.was_killed_by(cause.signal);
   const bool ends_by_request = reported.empty() && cause.signal != 0 && (is_own || cause.node.empty());
-  // All nodes exit alike, so that a scheduler starts all of them again.
-  outcome.status = has_saved                             ? ExitStatus::exited(base::kExitSaved)
-                   : ended_by_request || ends_by_request ? ExitStatus::killed(cause.signal)
-                                                         : ExitStatus::exited(cause.exit_code);
+  outcome.status = first_that_holds<ExitStatus>({
+      // All nodes exit alike, so that a scheduler starts all of them again.
+      {has_saved, ExitStatus::exited(base::kExitSaved)},
+      {ended_by_request || ends_by_request, ExitStatus::killed(cause.signal)},
+      {true, ExitStatus::exited(cause.exit_code)},
+  });
   if (has_saved && !std::exchange(outcome.has_saved, true)) {
     end.level = LogLevel::note;
     end.line = "the program has saved and left, as another node was asked to: exit code 75 asks to start the job again";
@@ -156,11 +175,11 @@ Conclusion conclude(LastFacts facts, const wire::Cause& cause) {
   const bool is_asked_for = facts.in_haste || outcome.status.was_killed();
   const bool was_asked_here = is_between && is_asked_for && !std::holds_alternative<std::monostate>(facts.asked);
   const bool was_asked_before = !ended_by_request && outcome.cause_as<SignalArrived>() != nullptr;
-  if (was_asked_here) {
-    outcome.cause = facts.asked;
-  } else if (reported.empty() || was_asked_before) {
-    outcome.cause = EndedElsewhere{cause};
-  }
+  outcome.cause = first_that_holds<RootCause>({
+      {was_asked_here, facts.asked},
+      {reported.empty() || was_asked_before, EndedElsewhere{cause}},
+      {true, outcome.cause},
+  });
   end.was_ended_between_attempts = was_asked_here && facts.has_run;
   if (end.was_ended_between_attempts) return end;
   if (cause.signal != 0) end.level = LogLevel::warning;
