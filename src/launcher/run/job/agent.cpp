@@ -25,15 +25,7 @@ std::vector<AgentAction> Agent::heard(const wire::ControlMessage& message, TimeP
   // The coordinator was only silent for some time.
   if (std::exchange(is_orphan_, false) && ended_) add(SendToCoordinator{*ended_});
   if (const auto* begins = std::get_if<wire::CoordinatorBegins>(&message); begins != nullptr && !runs_) {
-    attempt_ = begins->attempt;
-    runs_ = takes_part_ = true;
-    is_spare_ = false;
-    began_at_ = now;
-    ends_.reset();
-    ended_.reset();
-    succession_.hears(*begins);
-    if (succession_.is_possible()) add(SendToCoordinator{own_heartbeat()});
-    add(StartWorkers{*begins});
+    begin(*begins, now);
   } else if (const auto* beat = std::get_if<wire::NodeHeartbeat>(&message)) {
     read_ = beat->sent_at;
     succession_.hears(beat->electorate);
@@ -50,11 +42,7 @@ std::vector<AgentAction> Agent::heard(const wire::ControlMessage& message, TimeP
   } else if (const auto* done = std::get_if<wire::CoordinatorIsDone>(&message)) {
     leave(done->cause);
   } else if (const auto* refuses = std::get_if<wire::CoordinatorRefuses>(&message)) {
-    const std::string text = takes_part_ ? "lost: the first node (" + coordinator_ + ") goes on without this one: "
-                                         : "the job at " + coordinator_ + " does not accept this node: ";
-    leave({.text = text + refuses->why,
-           .exit_code = base::kExitOwnFault,
-           .code = takes_part_ ? wire::CauseCode::lost_node : wire::CauseCode::cannot_start});
+    leave(refusal(refuses->why));
   } else if (const auto* waits = std::get_if<wire::CoordinatorWaits>(&message)) {
     is_spare_ = waits->is_spare;
     if (is_spare_) succession_.hears(waits->standing);
@@ -63,6 +51,26 @@ std::vector<AgentAction> Agent::heard(const wire::ControlMessage& message, TimeP
     add(AttemptFollows{restarts->text});
   }
   return take();
+}
+
+void Agent::begin(const wire::CoordinatorBegins& begins, TimePoint now) {
+  attempt_ = begins.attempt;
+  runs_ = takes_part_ = true;
+  is_spare_ = false;
+  began_at_ = now;
+  ends_.reset();
+  ended_.reset();
+  succession_.hears(begins);
+  if (succession_.is_possible()) add(SendToCoordinator{own_heartbeat()});
+  add(StartWorkers{begins});
+}
+
+wire::Cause Agent::refusal(const std::string& why) const {
+  const std::string text = takes_part_ ? "lost: the first node (" + coordinator_ + ") goes on without this one: "
+                                       : "the job at " + coordinator_ + " does not accept this node: ";
+  return {.text = text + why,
+          .exit_code = base::kExitOwnFault,
+          .code = takes_part_ ? wire::CauseCode::lost_node : wire::CauseCode::cannot_start};
 }
 
 bool Agent::may_outlive_coordinator() const {

@@ -107,6 +107,8 @@ class Agent {
   bool is_silent(TimePoint now) const { return node_timeout_.count() > 0 && now - heard_at_ >= node_timeout_; }
 
  private:
+  void begin(const wire::CoordinatorBegins& begins, TimePoint now);
+  wire::Cause refusal(const std::string& why) const;
   std::vector<AgentAction> leave_coordinator(const std::string& why);
   void leave(const wire::Cause& cause);
   void add(AgentAction action) { actions_.push_back(std::move(action)); }

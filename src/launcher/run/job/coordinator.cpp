@@ -23,6 +23,16 @@ std::ptrdiff_t count_staying(const NodeRoster& roster) {
   return std::ranges::count_if(roster.all(), [](const auto& entry) { return !entry.second.leaves.has_value(); });
 }
 
+// Returns a cause that a node has sent with texts that can be shown and with an exit code of a failure, from 1 to 255.
+wire::Cause checked(wire::Cause cause) {
+  cause.text = base::printable(cause.text, limits::kShownReason);
+  cause.node = base::printable(cause.node, limits::kShownName);
+  cause.not_restarted = base::printable(cause.not_restarted, limits::kShownReason);
+  cause.error = base::printable(cause.error, limits::kShownReason);
+  if (cause.exit_code < 1 || cause.exit_code > 255) cause.exit_code = 1;
+  return cause;
+}
+
 }  // namespace
 
 Coordinator::Coordinator(const CoordinatorOptions& options, NodeHello own, TimePoint now,
@@ -74,60 +84,59 @@ std::vector<CoordinatorAction> Coordinator::heard(NodeId from, const std::string
     }
     return take();
   }
-  Node& node = *found;
-  node.heard_at = now;
-  if (const auto* failed = std::get_if<wire::NodeFailed>(&message)) {
-    wire::Cause cause = failed->cause;
-    cause.text = base::printable(cause.text, limits::kShownReason);
-    cause.node = base::printable(cause.node, limits::kShownName);
-    cause.not_restarted = base::printable(cause.not_restarted, limits::kShownReason);
-    cause.error = base::printable(cause.error, limits::kShownReason);
-    // The exit code of a failure is from 1 to 255, whatever the node reports.
-    if (cause.exit_code < 1 || cause.exit_code > 255) cause.exit_code = 1;
-    const bool asks = cause.signal != 0;  // a user asks the job to end, whatever the attempt was
-    const bool nobody_runs = phase_ == Phase::gathering || phase_ == Phase::pausing;
-    // Ctrl-C at the first node ends the job, because it would leave one behind otherwise.
-    const bool may_leave = from != kOwnNode || cause.signal == SIGTERM;
-    if (asks && cause.may_restart && may_leave && can_do_without(from)) {
-      let_go(from, cause, now);
-      return take();
-    }
-    if (asks) cause.may_restart = false;
-    if (nobody_runs && (asks || from == kOwnNode)) {
-      cause.node = node.name;
-      finish(cause, now);
-    } else if (phase_ == Phase::ending && (asks || !cause.may_restart)) {
-      keep_from_restarting(node, cause);
-      if (cause.is_urgent) urge();
-    } else if (asks || (failed->attempt == attempt_ && node.takes_part)) {
-      if (cause.code == wire::CauseCode::lost_node) quarantined_.was_lost(node.hello.host, now);
-      blame(node, cause, now);
-    }
+  found->heard_at = now;
+  if (const auto* failed = std::get_if<wire::NodeFailed>(&message)) hears(from, *found, *failed, now);
+  if (const auto* left = std::get_if<wire::NodeLeft>(&message)) hears(*left);
+  if (const auto* shows = std::get_if<wire::NodeShows>(&message)) hears(from, *found, *shows);
+  if (const auto* ended = std::get_if<wire::NodeEnded>(&message)) hears(from, *found, *ended, now);
+  return take();
+}
+
+void Coordinator::hears(NodeId from, Node& node, const wire::NodeFailed& failed, TimePoint now) {
+  wire::Cause cause = checked(failed.cause);
+  const bool asks = cause.signal != 0;  // a user asks the job to end, whatever the attempt was
+  const bool nobody_runs = phase_ == Phase::gathering || phase_ == Phase::pausing;
+  // Ctrl-C at the first node ends the job, because it would leave one behind otherwise.
+  const bool may_leave = from != kOwnNode || cause.signal == SIGTERM;
+  if (asks && cause.may_restart && may_leave && can_do_without(from)) return let_go(from, cause, now);
+  if (asks) cause.may_restart = false;
+  if (nobody_runs && (asks || from == kOwnNode)) {
+    cause.node = node.name;
+    finish(cause, now);
+  } else if (phase_ == Phase::ending && (asks || !cause.may_restart)) {
+    keep_from_restarting(node, cause);
+    if (cause.is_urgent) urge();
+  } else if (asks || (failed.attempt == attempt_ && node.takes_part)) {
+    if (cause.code == wire::CauseCode::lost_node) quarantined_.was_lost(node.hello.host, now);
+    blame(node, cause, now);
   }
-  if (const auto* left = std::get_if<wire::NodeLeft>(&message); left != nullptr && left->attempt == attempt_) {
-    left_.insert(left->rank);
-    if (settle_at_ && cause_ && cause_->lost_peer == left->rank) settle_within(limits::kSecondaryWait);
-    if (phase_ == Phase::running && options_.exit_timeout.count() > 0)
-      left_alone_at_ = clock_.now() + options_.exit_timeout;
-  }
-  if (const auto* shows = std::get_if<wire::NodeShows>(&message)) {
-    const bool is_of_this = shows->attempt == attempt_ && node.takes_part && !node.has_ended;
-    if (is_of_this) actions_.emplace_back(Shown{from, node.name, node.clock_ahead, shows->what, shows->text});
-  }
-  const auto* ended = std::get_if<wire::NodeEnded>(&message);
-  if (ended != nullptr && node.may_begin == TimePoint::max()) {
+}
+
+void Coordinator::hears(const wire::NodeLeft& left) {
+  if (left.attempt != attempt_) return;
+  left_.insert(left.rank);
+  if (settle_at_ && cause_ && cause_->lost_peer == left.rank) settle_within(limits::kSecondaryWait);
+  if (phase_ == Phase::running && options_.exit_timeout.count() > 0)
+    left_alone_at_ = clock_.now() + options_.exit_timeout;
+}
+
+void Coordinator::hears(NodeId from, const Node& node, const wire::NodeShows& shows) {
+  if (shows.attempt != attempt_ || !node.takes_part || node.has_ended) return;
+  actions_.emplace_back(Shown{from, node.name, node.clock_ahead, shows.what, shows.text});
+}
+
+void Coordinator::hears(NodeId from, Node& node, const wire::NodeEnded& ended, TimePoint now) {
+  if (node.may_begin == TimePoint::max()) {
     roster_.admit(from, now);
     if (phase_ == Phase::gathering) gather_more(now);
   }
-  if (ended != nullptr && (ended->attempt == attempt_ || election_)) {
-    if (!std::exchange(node.has_ended, true) && node.takes_part) --still_run_;
-    progress_ = std::max(progress_, ended->progress);
-    if (ended->was_asked_to_save && !node.leaves) node.leaves = wire::Cause{.has_saved = true};
-    has_saved_ = has_saved_ || ended->was_asked_to_save;
-    node.kept = ended->kept;
-    go_on_if_all_have_ended(now);
-  }
-  return take();
+  if (ended.attempt != attempt_ && !election_) return;
+  if (!std::exchange(node.has_ended, true) && node.takes_part) --still_run_;
+  progress_ = std::max(progress_, ended.progress);
+  if (ended.was_asked_to_save && !node.leaves) node.leaves = wire::Cause{.has_saved = true};
+  has_saved_ = has_saved_ || ended.was_asked_to_save;
+  node.kept = ended.kept;
+  go_on_if_all_have_ended(now);
 }
 
 void Coordinator::greet(NodeId from, const std::string& address, const NodeHello& hello, TimePoint now) {

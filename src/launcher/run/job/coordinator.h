@@ -118,6 +118,10 @@ class Coordinator {
   enum class Phase : std::uint8_t { gathering, running, ending, pausing, over };
   using Node = NodeRoster::Entry;
 
+  void hears(NodeId from, Node& node, const wire::NodeFailed& failed, TimePoint now);
+  void hears(const wire::NodeLeft& left);
+  void hears(NodeId from, const Node& node, const wire::NodeShows& shows);
+  void hears(NodeId from, Node& node, const wire::NodeEnded& ended, TimePoint now);
   void lose(NodeId who, const std::string& why, bool in_order, TimePoint now);
   void urge();
   void keep_from_restarting(const Node& node, const wire::Cause& cause);
