@@ -66,31 +66,31 @@ std::vector<ThreadStack> addresses_of(const std::vector<RawStack>& raw) {
 }  // namespace
 
 struct StackTaker::Tool {
+  StackSource source;
   std::string_view name;
   std::vector<std::string> arguments;  // arguments before the pid
   std::vector<ThreadStack> (*parse)(std::string_view text);
-  bool is_ours = false;  // it is ddp_stack_reader, which reads copied stacks
-  bool is_for_python = false;
 
-  std::string source() const { return is_ours ? "copied stack" : std::string(name); }
+  bool is_ours() const { return source == StackSource::copied_stack; }
   std::optional<std::string> path() const {
-    return is_ours ? our_program(std::string(name)) : find_tool(std::string(name));
+    return is_ours() ? our_program(std::string(name)) : find_tool(std::string(name));
   }
 };
 
 // Returns the tools in the order in which they are tried. Tools that are not gentle stop the process for a moment.
 std::span<const StackTaker::Tool> StackTaker::tools_for(bool python, StackMeans means) {
   static const std::array<Tool, 2> gentle = {
-      {{"py-spy", {"dump", "--nonblocking", "--json", "--pid"}, parse_py_spy, false, true},
-       {kReader, {}, parse_copied, true}}};
+      {{StackSource::py_spy, "py-spy", {"dump", "--nonblocking", "--json", "--pid"}, parse_py_spy},
+       {StackSource::copied_stack, kReader, {}, parse_copied}}};
   static const std::array<Tool, 4> any = {
-      {{"py-spy", {"dump", "--json", "--pid"}, parse_py_spy, false, true},
-       {"eu-stack", {"-s", "-m", "-n", "64", "-p"}, parse_eu_stack},
-       {"gdb",
+      {{StackSource::py_spy, "py-spy", {"dump", "--json", "--pid"}, parse_py_spy},
+       {StackSource::eu_stack, "eu-stack", {"-s", "-m", "-n", "64", "-p"}, parse_eu_stack},
+       {StackSource::gdb,
+        "gdb",
         {"-batch", "-nx", "-iex", "set debuginfod enabled off", "-iex", "set auto-load off", "-iex",
          "set print frame-arguments none", "-ex", "thread apply all -ascending bt 64", "-p"},
         parse_gdb},
-       {kReader, {}, parse_copied, true}}};
+       {StackSource::copied_stack, kReader, {}, parse_copied}}};
   const std::span<const Tool> tools = means == StackMeans::any ? any : std::span<const Tool>(gentle);
   return tools.subspan(python && means != StackMeans::gentle_native ? 0 : 1);
 }
@@ -181,7 +181,7 @@ void StackTaker::run_next_tool(Asked& asked) {
     }
     std::vector<std::string> arguments = tool.arguments;
     base::UniqueFd input;
-    if (tool.is_ours) {
+    if (tool.is_ours()) {
       const auto capture = captures_.find(pid);
       if (capture == captures_.end() || !capture->second.obstacle.empty()) {
         lacks(capture == captures_.end() ? "its stacks took too long to copy" : capture->second.obstacle);
@@ -210,8 +210,8 @@ void StackTaker::tool_ended(Asked& asked, const Tool& tool, const std::string& o
     asked.result.missing.push_back(std::string(tool.name) + ": printed no stack (is it allowed to trace the process?)");
     return run_next_tool(asked);
   }
-  asked.result.source = tool.source();
-  if (!tool.is_for_python) {
+  asked.result.source = tool.source;
+  if (tool.source != StackSource::py_spy) {
     asked.is_done = true;
     return;
   }
@@ -247,7 +247,7 @@ void StackTaker::take_next_child(Asked& asked, const Tool& tool) {
 
 void StackTaker::take_from_kernel(Asked& asked) {
   asked.result.threads = kernel_stacks(asked.request.pid);
-  asked.result.source = "kernel";
+  asked.result.source = StackSource::kernel;
 }
 
 // Polls until all have answered or their time is over.
@@ -275,7 +275,7 @@ void StackTaker::name_frames() {
     if (asked.tool && !asked.result.threads.empty()) asked.tool.reset();  // the tool was taking a child's stack
     if (asked.tool) {
       asked.result.threads = asked.running->parse(asked.tool->output_so_far());
-      asked.result.source = asked.result.threads.empty() ? "" : asked.running->source();
+      asked.result.source = asked.result.threads.empty() ? StackSource::none : asked.running->source;
       asked.tool.reset();
       asked.result.missing.emplace_back("its tool took too long");
       if (means_ != StackMeans::any && asked.result.threads.empty()) take_from_kernel(asked);
@@ -306,7 +306,7 @@ void StackTaker::finish() {
   std::vector<RankStacks> result;
   for (Asked& asked : asked_) {
     if (!asked.raw.empty()) {
-      asked.result.source = "signal handler";
+      asked.result.source = StackSource::signal_handler;
       const auto names = names_.find(asked.request.pid);
       if (names == names_.end())
         asked.result.missing.emplace_back("the names of its functions could not be determined in time");
@@ -323,14 +323,14 @@ void StackTaker::finish() {
     });
     for (const pid_t tid : asked.request.threads) {
       const bool answered = std::ranges::any_of(threads, [&](const auto& t) { return t.tid == tid; });
-      if (!answered && asked.result.source == "signal handler") {
+      if (!answered && asked.result.source == StackSource::signal_handler) {
         asked.result.missing.push_back("thread " + std::to_string(tid) +
                                        " did not answer (it is stopped, or it blocks the signal)");
       }
     }
     // If the first thread has not answered, another thread must not take its place.
     const bool is_first = threads.empty() || threads.front().tid == asked.request.pid;
-    if (!is_first && asked.result.source == "signal handler") {
+    if (!is_first && asked.result.source == StackSource::signal_handler) {
       threads.insert(threads.begin(),
                      {asked.request.pid, samples.empty() ? "" : samples.front().name, {"?? (no answer)"}});
     }

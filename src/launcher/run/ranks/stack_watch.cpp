@@ -113,7 +113,7 @@ void StackWatch::take_lines(Clock::time_point began) {
   taker_.take(targets, StackMeans::gentle, [this, targets, began](const std::vector<RankStacks>& stacks) {
     for (std::size_t i = 0; i < targets.size() && i < stacks.size(); ++i) {
       Program& program = programs_.at(targets[i].local_rank);
-      if (program.waits_unrecorded() && stacks[i].source == "py-spy") program.call = python_call(stacks[i]);
+      if (program.waits_unrecorded() && stacks[i].source == StackSource::py_spy) program.call = python_call(stacks[i]);
     }
     took(began);
   });

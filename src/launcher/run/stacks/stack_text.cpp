@@ -256,7 +256,8 @@ std::vector<ThreadStack> parse_eu_stack(std::string_view text) {
 
 std::vector<std::string> stack_lines(const RankStacks& stacks) {
   std::vector<std::string> lines;
-  if (!stacks.source.empty()) lines.push_back("source: " + stacks.source);
+  if (stacks.source != StackSource::none)
+    lines.push_back("source: " + nlohmann::json(stacks.source).get<std::string>());
   for (const ThreadStack& thread : stacks.threads) {
     std::string title = thread.tid == 0 ? "thread" : "thread " + std::to_string(thread.tid);
     if (!thread.name.empty()) title += " (" + thread.name + ")";

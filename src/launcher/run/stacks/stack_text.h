@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "wire/json_fields.h"
 
 namespace ddp::launcher {
 
@@ -24,9 +27,11 @@ struct ThreadStack {
   friend bool operator==(const ThreadStack&, const ThreadStack&) = default;
 };
 
+enum class StackSource : std::uint8_t { none, signal_handler, copied_stack, py_spy, gdb, eu_stack, kernel };
+
 struct RankStacks {
   int rank = 0;
-  std::string source;                // one of "signal handler", "copied stack", "py-spy", "gdb", "eu-stack", "kernel"
+  StackSource source = StackSource::none;
   std::vector<ThreadStack> threads;  // the first thread of the process comes first
   std::vector<std::string> missing;  // missing data, each with the reason: "gdb: not found in PATH"
 };
@@ -49,5 +54,14 @@ std::vector<ThreadStack> parse_eu_stack(std::string_view text);
 
 // Returns the lines that show these stacks in views: each thread with its frames.
 std::vector<std::string> stack_lines(const RankStacks& stacks);
+
+// The name of a source is shown, and written in JSON between nodes and in reports.
+NLOHMANN_JSON_SERIALIZE_ENUM(StackSource, {{StackSource::none, ""},
+                                           {StackSource::signal_handler, "signal handler"},
+                                           {StackSource::copied_stack, "copied stack"},
+                                           {StackSource::py_spy, "py-spy"},
+                                           {StackSource::gdb, "gdb"},
+                                           {StackSource::eu_stack, "eu-stack"},
+                                           {StackSource::kernel, "kernel"}})
 
 }  // namespace ddp::launcher

@@ -19,7 +19,7 @@ namespace {
 
 // A thread that runs, sleeps or waits for a disk is not in Work.wait(), which py-spy does not show.
 AwaitedOperation awaited_by(const RankView& rank, const RankStacks& stacks) {
-  if (stacks.source != "py-spy") return awaited_operation(stacks);
+  if (stacks.source != StackSource::py_spy) return awaited_operation(stacks);
   AwaitedOperation awaited = awaited_in_python(stacks);
   if (awaited.wait != GroupWait::unknown || stacks.threads.empty() || !rank.process) return awaited;
   const char state = rank.process->state;
@@ -30,7 +30,7 @@ AwaitedOperation awaited_by(const RankView& rank, const RankStacks& stacks) {
 CallView call_of(const AwaitedOperation& awaited, const RankStacks& stacks) {
   CallView call;
   call.what = awaited.operation;
-  if (stacks.source == "py-spy") call.place = python_call(stacks).place;
+  if (stacks.source == StackSource::py_spy) call.place = python_call(stacks).place;
   return call;
 }
 

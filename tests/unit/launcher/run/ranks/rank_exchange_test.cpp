@@ -103,7 +103,7 @@ TEST_CASE("RankExchange keeps the last view of each remote rank and reports whic
   CHECK(nodes.asked == std::vector{wire::Subject::stacks, wire::Subject::last_evidence});
   CHECK_FALSE(exchange.has_evidence());
   Evidence evidence;
-  evidence.stacks.push_back({2, "gdb", {}, {}});
+  evidence.stacks.push_back({2, StackSource::gdb, {}, {}});
   evidence.sources.push_back({"flight recorder", "", {}, {}});
   exchange.shown({7, "b", 0s, wire::Subject::stacks, show_evidence(evidence, 1 << 20)});
   CHECK(notified == 0);  // this answers an earlier question

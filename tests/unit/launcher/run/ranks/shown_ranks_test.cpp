@@ -119,12 +119,12 @@ TEST_CASE("text that is not a list of ranks is rejected") {
 
 TEST_CASE("evidence arrives unchanged, and parts that are too long are left out with a note") {
   Evidence evidence;
-  evidence.stacks.push_back({4, "py-spy", {{7, "main", {"f (a.py:1)", "g (a.py:2)"}}}, {"gdb: not found"}});
+  evidence.stacks.push_back({4, StackSource::py_spy, {{7, "main", {"f (a.py:1)", "g (a.py:2)"}}}, {"gdb: not found"}});
   evidence.sources.push_back({"flight recorder", "text", {"essence"}, {"missing"}});
   const Evidence seen = read_evidence(show_evidence(evidence, 4 << 20));
   REQUIRE(seen.stacks.size() == 1);
   CHECK(seen.stacks[0].threads == evidence.stacks[0].threads);
-  CHECK(seen.stacks[0].source == "py-spy");
+  CHECK(seen.stacks[0].source == StackSource::py_spy);
   CHECK(seen.stacks[0].missing == evidence.stacks[0].missing);
   CHECK(seen.sources == evidence.sources);
   evidence.stacks[0].threads[0].frames[0] = std::string(5 << 20, 'x');

@@ -60,7 +60,7 @@ TEST_CASE("addresses from a worker's handler get function names, and the first t
   const auto stacks = take(host);
   REQUIRE(stacks.size() == 1);
   CHECK(stacks[0].rank == 10);
-  CHECK(stacks[0].source == "signal handler");
+  CHECK(stacks[0].source == StackSource::signal_handler);
   REQUIRE(stacks[0].threads.size() == 2);
   CHECK(stacks[0].threads[0].tid == pid);
   CHECK_FALSE(stacks[0].threads[0].name.empty());
@@ -106,7 +106,7 @@ TEST_CASE("stacks are copied if no tool is installed") {
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   REQUIRE(stacks.size() == 1);
-  CHECK(stacks[0].source == "copied stack");
+  CHECK(stacks[0].source == StackSource::copied_stack);
   REQUIRE_FALSE(stacks[0].threads.empty());
   CHECK_FALSE(stacks[0].threads[0].frames.empty());
 }

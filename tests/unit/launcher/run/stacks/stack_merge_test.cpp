@@ -15,7 +15,7 @@ using Frames = std::vector<std::string>;
 using Lines = std::vector<std::string>;
 
 RankStacks rank_at(int rank, Frames frames) {
-  return {rank, "gdb", {{100 + rank, "train", std::move(frames)}, {200 + rank, "other", {"poll"}}}, {}};
+  return {rank, StackSource::gdb, {{100 + rank, "train", std::move(frames)}, {200 + rank, "other", {"poll"}}}, {}};
 }
 
 Lines lines_of(const std::vector<RankStacks>& ranks, std::size_t most_lines = 10) {
@@ -37,7 +37,7 @@ TEST_CASE("ranks at the same place are merged, and the smallest group is listed 
   const Frames loads_elsewhere = {"read (libc.so.6+0x12)", "load (train.cpp:13)", "main (train+0x1)"};
   const std::vector<RankStacks> ranks = {
       rank_at(3, waits_too),       rank_at(0, waits),           rank_at(4, loads), rank_at(2, waits),
-      rank_at(1, loads_elsewhere), {5, "gdb", {}, {"gdb: no"}}, rank_at(6, {}),    rank_at(3, waits_too)};
+      rank_at(1, loads_elsewhere), {5, StackSource::gdb, {}, {"gdb: no"}}, rank_at(6, {}),    rank_at(3, waits_too)};
   const std::vector<MergedStack> expected = {
       {{1}, "train", loads_elsewhere}, {{4}, "train", loads}, {{0, 2, 3}, "train", waits}};
   CHECK(merge_stacks(ranks) == expected);
@@ -107,7 +107,7 @@ TEST_CASE("consecutive interpreter frames are shown as one word") {
 
 TEST_CASE("only the ends of calls within Python libraries are shown") {
   const RankStacks stacks{1,
-                          "py-spy",
+                          StackSource::py_spy,
                           {{7,
                             "",
                             {"select (python3.11/selectors.py:415)", "poll (multiprocessing/connection.py:257)",

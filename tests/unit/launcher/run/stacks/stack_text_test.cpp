@@ -286,7 +286,7 @@ TEST_CASE("the last complete answer of the stack reader counts") {
 
 TEST_CASE("the lines of a rank's stacks show its threads, frames and gaps") {
   RankStacks stacks;
-  stacks.source = "py-spy";
+  stacks.source = StackSource::py_spy;
   stacks.threads = {{42, "python", {"wait (work.cpp:7)", "train (train.py:83)"}}, {0, "", {"?? (0x1)"}}};
   stacks.missing = {"gdb: not found in PATH"};
   CHECK(stack_lines(stacks) == std::vector<std::string>{"source: py-spy", "thread 42 (python):", "  wait (work.cpp:7)",

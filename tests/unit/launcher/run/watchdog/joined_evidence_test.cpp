@@ -27,7 +27,7 @@ const Frames kInLock = {"wait (python3.13/threading.py:359)", "get (python3.13/q
 
 struct Rank {
   Frames frames;
-  std::string source = "py-spy";
+  StackSource source = StackSource::py_spy;
   ProcessSample process = {'S', 0, 0, "futex_do_wait"};
 };
 
@@ -59,7 +59,7 @@ std::string headline_of(const std::vector<Rank>& ranks) {
 }
 
 const Rank kWaits = {kInAllReduce};
-const Rank kComputes = {kInOwnLine, "py-spy", {'R', 0, 0, ""}};
+const Rank kComputes = {kInOwnLine, StackSource::py_spy, {'R', 0, 0, ""}};
 
 const std::string kRasText =
     "NCCL version 2.28.9 compiled with CUDA 12.9\n\nErrors\n======\n\n"
@@ -89,8 +89,8 @@ TEST_CASE("stacks taken at the limit name the ranks that are in no collective") 
   const std::string expected =
       "rank 1 is in no collective; ranks 0, 2 wait in all_reduce at train.py:20  [DDP-H03 not called]";
   CHECK(headline_of({kWaits, kComputes, kWaits}) == expected);
-  CHECK(headline_of({kWaits, {kInOwnLine, "py-spy", {'S', 0, 0, "hrtimer_nanosleep"}}, kWaits}) == expected);
-  CHECK(headline_of({kWaits, {kInOwnLine, "py-spy", {'D', 0, 0, "folio_wait_bit"}}, kWaits}) == expected);
+  CHECK(headline_of({kWaits, {kInOwnLine, StackSource::py_spy, {'S', 0, 0, "hrtimer_nanosleep"}}, kWaits}) == expected);
+  CHECK(headline_of({kWaits, {kInOwnLine, StackSource::py_spy, {'D', 0, 0, "folio_wait_bit"}}, kWaits}) == expected);
   CHECK(headline_of({kWaits, {kInLock}, kWaits}) == expected);
   CHECK(headline_of({kComputes, {kInInit}, {kInInit}}) ==
         "rank 0 is in no collective; ranks 1, 2 wait in init_process_group at train.py:4  [DDP-H03 not called]");
@@ -104,7 +104,7 @@ TEST_CASE("stacks taken at the limit name the ranks that are in another collecti
 
 TEST_CASE("native stacks are joined with those of Python") {
   const Rank native = {
-      {"pthread_cond_wait (libc.so.6)", "c10d::Work::wait (libtorch_cpu.so)", "_PyEval_Eval (python3)"}, "eu-stack"};
+      {"pthread_cond_wait (libc.so.6)", "c10d::Work::wait (libtorch_cpu.so)", "_PyEval_Eval (python3)"}, StackSource::eu_stack};
   CHECK(headline_of({native, kComputes, native}) ==
         "rank 1 is in no collective; ranks 0, 2 wait in a collective  [DDP-H03 not called]");
 }
@@ -119,7 +119,7 @@ TEST_CASE("a rank whose stack does not show its wait is not named") {
   const Rank in_work = {kInOwnLine};  // it may be in Work.wait()
   CHECK(headline_of({kWaits, in_work, kWaits}).empty());
   CHECK(headline_of({kWaits, {{}}, kWaits}).empty());
-  CHECK(headline_of({kWaits, {{"futex_do_wait (kernel)"}, "kernel"}, kWaits}).empty());
+  CHECK(headline_of({kWaits, {{"futex_do_wait (kernel)"}, StackSource::kernel}, kWaits}).empty());
   CHECK(headline_of({kWaits, in_work, {kInBarrier}}).empty());  // it may be missing in both, in two groups
   CHECK(headline_of({kWaits, in_work, kComputes}) ==
         "rank 2 is in no collective; rank 0 waits in all_reduce at train.py:20  [DDP-H03 not called]");

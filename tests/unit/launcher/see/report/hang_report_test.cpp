@@ -206,9 +206,9 @@ TEST_CASE("a rank's line shows its last sign of life") {
 
 TEST_CASE("stacks are shown together with the ranks without a stack and the reason") {
   HangNews news = stall(HangNews::Kind::hung);
-  news.evidence.stacks = {{0, "signal handler", {{1, "train", {"wait (libddp.so)", "main (train)"}}}, {}},
-                          {1, "signal handler", {{2, "train", {"load (data.py:8)", "main (train)"}}}, {}},
-                          {2, "", {}, {"gdb: not found in PATH"}}};
+  news.evidence.stacks = {{0, StackSource::signal_handler, {{1, "train", {"wait (libddp.so)", "main (train)"}}}, {}},
+                          {1, StackSource::signal_handler, {{2, "train", {"load (data.py:8)", "main (train)"}}}, {}},
+                          {2, {}, {}, {"gdb: not found in PATH"}}};
   const auto lines = hang_report(news, 0);
   const auto has = [&](const std::string& text) {
     return std::any_of(lines.begin(), lines.end(),
@@ -229,7 +229,7 @@ TEST_CASE("the report shows a culprit's child processes except idle ones") {
                                           "_worker_loop (_utils/worker.py:334)"};
   const std::vector<ThreadStack> threads = {
       {1, "MainThread", {"__next__ (train.py:7)"}}, process(5, reads), process(6, reads), process(7, waits)};
-  news.evidence.stacks = {{0, "py-spy", threads, {}}, {1, "py-spy", threads, {}}};
+  news.evidence.stacks = {{0, StackSource::py_spy, threads, {}}, {1, StackSource::py_spy, threads, {}}};
   std::vector<std::string> process_lines = hang_report(news, 0);
   std::erase_if(process_lines, [](const std::string& line) { return line.find("process") == std::string::npos; });
   REQUIRE(process_lines.size() == 1);
@@ -313,7 +313,7 @@ TEST_CASE("a requested report shows what all ranks do") {
 
 TEST_CASE("the report uses the plural for several ranks") {
   HangNews news = stall(HangNews::Kind::hung);
-  news.evidence.stacks = {{0, "", {}, {"it has exited"}}, {1, "", {}, {"it has exited"}}};
+  news.evidence.stacks = {{0, {}, {}, {"it has exited"}}, {1, {}, {}, {"it has exited"}}};
   const auto has = [&](const std::string& text) {
     const auto lines = hang_report(news, 0);
     return std::any_of(lines.begin(), lines.end(),
@@ -329,10 +329,10 @@ TEST_CASE("the report uses the plural for several ranks") {
 
 TEST_CASE("the report recommends py-spy if Python frames have no lines") {
   Evidence evidence;
-  evidence.stacks = {{.rank = 0, .source = "copied stack", .threads = {}, .missing = {"gdb: not found in PATH"}}};
+  evidence.stacks = {{.rank = 0, .source = StackSource::copied_stack, .threads = {}, .missing = {"gdb: not found in PATH"}}};
   CHECK_FALSE(lacks_py_spy(evidence));
   evidence.stacks.push_back(
-      {.rank = 1, .source = "copied stack", .threads = {}, .missing = {"py-spy: not found in PATH"}});
+      {.rank = 1, .source = StackSource::copied_stack, .threads = {}, .missing = {"py-spy: not found in PATH"}});
   CHECK(lacks_py_spy(evidence));
 }
 

@@ -59,7 +59,7 @@ Lines failed_run(const std::string& run_id) {
   HangNews news;
   news.kind = HangNews::Kind::hung;
   news.verdict.culprits = {1};
-  news.evidence.stacks.push_back({0, "signal handler", {{5, "main", {"wait (a.cpp:3)", "main (a.cpp:9)"}}}, {}});
+  news.evidence.stacks.push_back({0, StackSource::signal_handler, {{5, "main", {"wait (a.cpp:3)", "main (a.cpp:9)"}}}, {}});
   return {job_started_line(plan, {"/logs", "/work", "Linux"}, kStart),
           attempt_started_line(plan, placement, kStart + 1s),
           event_line(plan, placement, WorkerStarted{0, 70}, kStart + 1s),
