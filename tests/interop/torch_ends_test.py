@@ -159,7 +159,7 @@ def run(python, ranks, *words):
 
 def main():
     python = environments.need("pytorch")
-    ends = int(sys.argv[2]) if len(sys.argv) > 2 else 40
+    ends = int(sys.argv[2]) if len(sys.argv) > 2 else 20
     seed = sys.argv[3] if len(sys.argv) > 3 else "1"
     print(f"seed {seed}", flush=True)
     done = disturbed = 0

@@ -51,6 +51,13 @@ HANGING |= {
     "loses_the_network_and_computes": Hang("DDP-H07", []),
 }
 
+# Programs of each kind of result, which the suite runs. The nightly list has all of them, and replay_test.py decides the
+# recorded traces of most of them in every run.
+DOZEN = """
+    locks_a_mutex_twice loops_for_ever is_stopped_for_ever ends_without_all_reduce calls_another_count
+    goes_on_past_a_sub_groups_call leaves_a_new_group_out loses_the_network
+    ends_one_by_one_after_all_reduce is_stopped_for_a_while has_a_child_that_computes shell_polls""".split()
+
 # Marks a trace of the second of two nodes.
 OF_SECOND_NODE = "@second_node"
 # In these programs, the network between the ranks is slow or is lost. Only root may run them.

@@ -82,7 +82,7 @@ bool RankExchange::has_evidence() const {
 Evidence RankExchange::take_evidence() {
   for (const auto& [rank, view] : far_) {
     if (view.has_ended || with_evidence_.contains(rank)) continue;
-    evidence_.stacks.push_back({rank, "", {}, {"node " + view.node + " has not answered"}});
+    evidence_.stacks.push_back({rank, {}, {}, {"node " + view.node + " has not answered"}});
   }
   return std::exchange(evidence_, {});
 }
