@@ -78,15 +78,14 @@ std::vector<FailureGroup> grouped(const std::vector<Failure>& failures) {
 
 // Puts the group that came before all others first. Returns false if their order is unknown.
 bool put_first(std::vector<FailureGroup>& groups) {
-  for (auto group = groups.begin(); group != groups.end(); ++group) {
-    const bool is_first = std::ranges::all_of(groups, [&](const FailureGroup& other) {
-      return &other == &*group || came_before(group->first, other.first).value_or(false);
+  const auto first = std::ranges::find_if(groups, [&](const FailureGroup& group) {
+    return std::ranges::all_of(groups, [&](const FailureGroup& other) {
+      return &other == &group || came_before(group.first, other.first).value_or(false);
     });
-    if (!is_first) continue;
-    std::rotate(groups.begin(), group, group + 1);
-    return true;
-  }
-  return groups.empty();
+  });
+  if (first == groups.end()) return groups.empty();
+  std::rotate(groups.begin(), first, first + 1);
+  return true;
 }
 
 bool are_of_one_rank(const Failure& one, const Failure& other) {
@@ -209,21 +208,17 @@ bool contradicts(const EndOfRank& end, const Failure& failure) {
 
 // Returns the failure that the launcher itself describes, or std::nullopt if it says nothing about the reason.
 std::optional<Failure> failure_of(const EndOfRank& end) {
-  struct BySignal {
-    const char* signal;
-    const char* cause;
-  };
-  constexpr BySignal kBySignal[] = {{"SIGKILL", "worker-killed"},
-                                    {"SIGBUS", "worker-bus-error"},
-                                    {"SIGSEGV", "worker-segmentation-fault"},
-                                    {"Killed", "worker-killed"},
-                                    {"Bus error", "worker-bus-error"},
-                                    {"Segmentation fault", "worker-segmentation-fault"}};
+  constexpr std::pair<const char*, const char*> kBySignal[] = {{"SIGKILL", "worker-killed"},
+                                                               {"SIGBUS", "worker-bus-error"},
+                                                               {"SIGSEGV", "worker-segmentation-fault"},
+                                                               {"Killed", "worker-killed"},
+                                                               {"Bus error", "worker-bus-error"},
+                                                               {"Segmentation fault", "worker-segmentation-fault"}};
   Failure failure{.rank = end.rank, .local_rank = end.local_rank, .at = end.at, .message = end.text, .place = ""};
   failure.cause = end.cause;
   if (failure.cause != nullptr && failure.cause->proof != Proof::failure) return std::nullopt;
-  for (const BySignal& one : kBySignal) {
-    if (end.text.find(one.signal) != std::string::npos) failure.cause = find_cause_by_id(one.cause);
+  for (const auto& [signal, cause] : kBySignal) {
+    if (end.text.find(signal) != std::string::npos) failure.cause = find_cause_by_id(cause);
   }
   if (failure.cause == nullptr && end.quoted.empty()) return std::nullopt;
   if (end.is_error_quoted || (ended_by_exception(end) && names_exception(end.quoted))) {
@@ -265,6 +260,84 @@ std::optional<EndOfRank> first_end(std::span<const LogFindings> logs) {
   return first;
 }
 
+// The failures of all logs, by what they say about the cause.
+struct SortedFailures {
+  std::vector<Failure> own;
+  std::vector<Failure> secondary;
+  std::vector<Failure> caught;
+  std::vector<Failure> reports;  // they say nothing about a cause, and are shown if there is nothing else
+};
+
+SortedFailures sorted(std::span<const LogFindings> logs, const std::optional<EndOfRank>& end, bool has_failed) {
+  const Standing least = has_failed ? Standing::printed : Standing::said;
+  SortedFailures all;
+  for (const LogFindings& log : logs) {
+    for (const Failure& failure : log.failures) {
+      if (failure.standing < least || (end && contradicts(*end, failure))) {
+        all.caught.push_back(failure);
+      } else if (follows(failure, log.failures)) {
+        continue;
+      } else if (only_reports(failure) || (failure.form == Form::fragment && failure.cause == nullptr)) {
+        all.reports.push_back(failure);
+      } else {
+        (failure.proof() == Proof::failure ? all.own : all.secondary).push_back(failure);
+      }
+    }
+  }
+  merge_near_causes(all.own);
+  merge_crashes(all.own);
+  leave_uncaught(all.own, all.caught);
+  if (end) leave_first_to_end(all.own, all.caught, *end);
+  return all;
+}
+
+// Returns what most likely ended the job if the logs show no failure that did.
+std::vector<Failure> most_likely(const SortedFailures& all, const std::optional<EndOfRank>& end, bool has_failed) {
+  std::vector<Failure> found;
+  // Python prints what was buffered after its traceback, and other ranks go on for a while.
+  if (has_failed && (!end || ended_by_exception(*end))) found = last_exceptions(all.caught, end);
+  if (!found.empty()) return found;
+  if (!end) {
+    std::ranges::copy_if(all.caught, std::back_inserter(found), [&](const Failure& failure) {
+      return failure.standing == Standing::in_thread && failure.cause == nullptr && all.secondary.empty();
+    });
+    return found;
+  }
+  const bool has_waited = std::ranges::any_of(all.secondary, [&](const Failure& failure) {
+    return failure.form != Form::words && failure.rank && failure.rank == end->rank;
+  });
+  if (has_waited) return found;
+  if (auto failure = failure_of(*end)) found.push_back(std::move(*failure));
+  return found;
+}
+
+// Gives the only failure the rank of which the launcher speaks, if it is the one that ended that rank.
+void name_rank(FailureGroup& group, const EndOfRank& end) {
+  Failure& first = group.first;
+  if (end.is_hang || first.rank || group.count != 1) return;
+  const bool is_of_end = first.is_of_launcher() || first.form == Form::abort || first.form == Form::crash ||
+                         (first.form != Form::words && ended_by_exception(end));
+  const bool is_known = first.local_rank ? first.local_rank == end.local_rank : is_of_end;
+  if (!is_known) return;
+  if (first.message.starts_with("failed (exitcode: ")) first.message = end.text;
+  first.rank = end.rank;
+  first.local_rank = end.local_rank;
+  group.ranks.clear();
+  add_rank(group, first.rank ? first.rank : first.local_rank);
+}
+
+// Says which error is missing if all that is known are ranks that lost another one.
+std::string missing_error(std::span<const LogFindings> logs, const std::vector<FailureGroup>& secondary) {
+  std::set<int> silent;
+  for (const LogFindings& log : logs) silent.insert(log.ranks.begin(), log.ranks.end());
+  for (const FailureGroup& group : secondary) {
+    for (const int rank : group.ranks) silent.erase(rank);
+  }
+  if (silent.empty()) return "the error of the rank that failed first. Give the logs of all ranks, as a directory";
+  return "an error of " + base::ranks_text({silent.begin(), silent.end()}) + ", which printed none. Look at what " +
+         base::plural(silent.size(), "it", "they") + " did last";
+}
+
 // PyTorch's rank 0 names those for which it waited: "[Rank 0]: Ranks 2, 3 failed to pass monitoredBarrier in 4000 ms".
 std::optional<HangVerdict> verdict_of_barrier(const std::vector<Failure>& secondary) {
   for (const Failure& failure : secondary) {
@@ -298,80 +371,23 @@ bool Explanation::is_certain() const {
 }
 
 Explanation explain(std::span<const LogFindings> logs, std::optional<HangVerdict> hang) {
-  std::vector<Failure> own;
-  std::vector<Failure> secondary;
-  std::vector<Failure> caught;
-  std::vector<Failure> reports;  // they say nothing about a cause, and are shown if there is nothing else
-  std::set<int> ranks;
   Explanation result;
   result.end = first_end(logs);
+  for (const LogFindings& log : logs) result.lines += log.lines;
   const bool has_failed = std::ranges::any_of(logs, &LogFindings::has_failed);
-  const Standing least = has_failed ? Standing::printed : Standing::said;
-  for (const LogFindings& log : logs) {
-    result.lines += log.lines;
-    ranks.insert(log.ranks.begin(), log.ranks.end());
-    for (const Failure& failure : log.failures) {
-      if (failure.standing < least || (result.end && contradicts(*result.end, failure))) {
-        caught.push_back(failure);
-      } else if (follows(failure, log.failures)) {
-        continue;
-      } else if (only_reports(failure) || (failure.form == Form::fragment && failure.cause == nullptr)) {
-        reports.push_back(failure);
-      } else {
-        (failure.proof() == Proof::failure ? own : secondary).push_back(failure);
-      }
-    }
-  }
-  merge_near_causes(own);
-  merge_crashes(own);
-  leave_uncaught(own, caught);
-  if (result.end) leave_first_to_end(own, caught, *result.end);
-  // Python prints what was buffered after its traceback, and other ranks go on for a while.
-  if (own.empty() && has_failed && (!result.end || ended_by_exception(*result.end))) {
-    own = last_exceptions(caught, result.end);
-  }
-  if (own.empty() && secondary.empty() && !result.end) {
-    std::ranges::copy_if(caught, std::back_inserter(own), [](const Failure& failure) {
-      return failure.standing == Standing::in_thread && failure.cause == nullptr;
-    });
-  }
-  const bool has_waited = result.end && std::ranges::any_of(secondary, [&](const Failure& failure) {
-                            return failure.form != Form::words && failure.rank && failure.rank == result.end->rank;
-                          });
-  if (own.empty() && result.end && !has_waited) {
-    if (auto failure = failure_of(*result.end)) own.push_back(std::move(*failure));
-  }
-  if (own.empty() && secondary.empty() && !result.end) secondary = std::move(reports);
-  result.failures = grouped(first_of_each_rank(own));
+  SortedFailures all = sorted(logs, result.end, has_failed);
+  if (all.own.empty()) all.own = most_likely(all, result.end, has_failed);
+  if (all.own.empty() && all.secondary.empty() && !result.end) all.secondary = std::move(all.reports);
+  result.failures = grouped(first_of_each_rank(all.own));
   result.is_ordered = put_first(result.failures);
-  result.secondary = grouped(secondary);
-  result.caught = grouped(caught);
-  if (result.failures.size() == 1 && result.end && !result.end->is_hang) {
-    Failure& first = result.failures.front().first;
-    const bool is_alone = result.failures.front().count == 1;
-    const bool is_of_end = first.is_of_launcher() || first.form == Form::abort || first.form == Form::crash ||
-                           (first.form != Form::words && ended_by_exception(*result.end));
-    const bool is_known = first.local_rank ? first.local_rank == result.end->local_rank : is_of_end;
-    if (!first.rank && is_known && is_alone) {
-      if (first.message.starts_with("failed (exitcode: ")) first.message = result.end->text;
-      first.rank = result.end->rank;
-      first.local_rank = result.end->local_rank;
-      result.failures.front().ranks.clear();
-      add_rank(result.failures.front(), first.rank ? first.rank : first.local_rank);
-    }
-  }
-  result.hang = hang ? std::move(hang) : verdict_of_barrier(secondary);
+  result.secondary = grouped(all.secondary);
+  result.caught = grouped(all.caught);
+  if (result.failures.size() == 1 && result.end) name_rank(result.failures.front(), *result.end);
+  result.hang = hang ? std::move(hang) : verdict_of_barrier(all.secondary);
   if (result.is_certain()) return result;
   if (result.hang) result.missing = result.hang->missing;
   if (result.failures.empty() && !result.secondary.empty() && result.missing.empty()) {
-    std::set<int> waiting;
-    for (const FailureGroup& group : result.secondary) waiting.insert(group.ranks.begin(), group.ranks.end());
-    std::vector<int> silent;
-    std::ranges::set_difference(ranks, waiting, std::back_inserter(silent));
-    result.missing.push_back(silent.empty()
-                                 ? "the error of the rank that failed first. Give the logs of all ranks, as a directory"
-                                 : "an error of " + base::ranks_text(silent) + ", which printed none. Look at what " +
-                                       base::plural(silent.size(), "it", "they") + " did last");
+    result.missing.push_back(missing_error(logs, result.secondary));
   }
   return result;
 }

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <optional>
 #include <vector>
 
 #include "base/printable.h"
@@ -24,12 +25,14 @@ std::string place_in_log(const LogPlace& at) {
   return base::printable(at.file) + (at.line > 0 ? ":" + std::to_string(at.line) : "");
 }
 
+std::string name_of(std::optional<int> rank, std::optional<int> local_rank) {
+  return rank ? "rank " + std::to_string(*rank) : "local rank " + std::to_string(local_rank.value_or(0));
+}
+
 // "rank 3 failed first: ", or "first failure: " if the rank is unknown.
 std::string headline(const Failure& failure, bool is_first) {
   if (!failure.rank && !failure.local_rank) return is_first ? "first failure: " : "failure: ";
-  const std::string name =
-      failure.rank ? "rank " + std::to_string(*failure.rank) : "local rank " + std::to_string(*failure.local_rank);
-  return name + (is_first ? " failed first: " : " failed: ");
+  return name_of(failure.rank, failure.local_rank) + (is_first ? " failed first: " : " failed: ");
 }
 
 std::vector<int> other_ranks(const FailureGroup& group) {
@@ -80,24 +83,41 @@ void add_meaning(const std::vector<FailureGroup>& groups, std::vector<std::strin
   lines.push_back("  try: " + std::string(cause->remedy));
 }
 
+void add_first_failure(const Explanation& explanation, std::vector<std::string>& lines) {
+  const auto& failures = explanation.failures;
+  const FailureGroup& group = failures.front();
+  const bool is_alone = failures.size() == 1 && other_ranks(group).empty() && explanation.secondary.empty();
+  add_failure(group, headline(group.first, !is_alone && group.is_ordered), lines);
+  if (group.first.cause == nullptr) {
+    const bool is_exception = group.first.form != Form::words;
+    lines.push_back(std::string("  no known error has these words") +
+                    (is_exception ? ": it is an error of the program itself" : ""));
+  }
+  add_short_lines(failures, 1, "then: ", lines);
+}
+
+void add_unordered(const std::vector<FailureGroup>& failures, std::vector<std::string>& lines) {
+  lines.emplace_back("these failures have no order in the logs, so that the first one is unknown:");
+  for (std::size_t i = 0; i < std::min(failures.size(), kMostGroups); ++i) {
+    add_failure(failures[i], headline(failures[i].first, false), lines);
+  }
+}
+
+// Says what was seen of a cause that is not in the logs.
+void add_unknown(const Explanation& explanation, std::vector<std::string>& lines) {
+  lines.emplace_back("the cause is not in these logs");
+  if (explanation.hang && !explanation.hang->text.empty()) lines.push_back("  seen: " + explanation.hang->text);
+  if (!explanation.end || explanation.end->text.empty()) return;
+  const EndOfRank& end = *explanation.end;
+  lines.push_back("  seen: " + name_of(end.rank, end.local_rank) + " ended first: " + first_line(end.text) + " (" +
+                  place_in_log(end.at) + ")");
+}
+
 std::vector<std::string> lines_of(const Explanation& explanation) {
   std::vector<std::string> lines;
   const auto& failures = explanation.failures;
-  if (!failures.empty() && explanation.is_ordered) {
-    const FailureGroup& group = failures.front();
-    const bool is_alone = failures.size() == 1 && other_ranks(group).empty() && explanation.secondary.empty();
-    add_failure(group, headline(group.first, !is_alone && group.is_ordered), lines);
-    if (group.first.cause == nullptr) {
-      const bool is_exception = group.first.form != Form::words;
-      lines.push_back(std::string("  no known error has these words") +
-                      (is_exception ? ": it is an error of the program itself" : ""));
-    }
-    add_short_lines(failures, 1, "then: ", lines);
-  } else if (!failures.empty()) {
-    lines.emplace_back("these failures have no order in the logs, so that the first one is unknown:");
-    for (std::size_t i = 0; i < std::min(failures.size(), kMostGroups); ++i) {
-      add_failure(failures[i], headline(failures[i].first, false), lines);
-    }
+  if (!failures.empty()) {
+    explanation.is_ordered ? add_first_failure(explanation, lines) : add_unordered(failures, lines);
   } else if (explanation.end && explanation.end->is_hang) {
     lines.push_back("ddplaunch found: " + first_line(explanation.end->text));
     lines.push_back("  in " + place_in_log(explanation.end->at));
@@ -105,15 +125,7 @@ std::vector<std::string> lines_of(const Explanation& explanation) {
     lines.push_back(explanation.hang->text);
     lines.push_back("  try: " + explanation.hang->remedy);
   } else {
-    lines.emplace_back("the cause is not in these logs");
-    if (explanation.hang && !explanation.hang->text.empty()) lines.push_back("  seen: " + explanation.hang->text);
-    if (explanation.end && !explanation.end->text.empty()) {
-      const EndOfRank& end = *explanation.end;
-      lines.push_back("  seen: " +
-                      (end.rank ? "rank " + std::to_string(*end.rank)
-                                : "local rank " + std::to_string(end.local_rank.value_or(0))) +
-                      " ended first: " + first_line(end.text) + " (" + place_in_log(end.at) + ")");
-    }
+    add_unknown(explanation, lines);
   }
   const bool is_open = failures.empty() && !explanation.is_certain();
   add_short_lines(explanation.secondary, 0, is_open ? "  seen: " : "then: ", lines);
