@@ -84,8 +84,12 @@ constexpr Words kWords[] = {
     {.words = "will restart worker group", .begin_line = false, .end_job = false},
 };
 
+bool contains(std::string_view text, std::string_view words) {
+  return text.find(words) != std::string_view::npos;
+}
+
 bool are_said(const Words& one, std::string_view text) {
-  return one.begin_line ? text.starts_with(one.words) : text.find(one.words) != std::string_view::npos;
+  return one.begin_line ? text.starts_with(one.words) : contains(text, one.words);
 }
 
 }  // namespace
@@ -130,36 +134,40 @@ void LauncherLines::add_own(std::string_view text, const LogPlace& at) {
   }
 }
 
+// torchrun writes one line per fact: "  rank      : 3 (local_rank: 3)", "  exitcode  : -9 (pid: 4711)".
+void LauncherLines::add_to_table(std::string_view text, const LogPlace& at) {
+  if (const auto time = field(text, "time")) time_ = read_line(*time).time;
+  if (const auto rank = field(text, "rank")) {
+    keep({.rank = number_after(*rank, ""),
+          .local_rank = number_after(*rank, "(local_rank: "),
+          .text = "",
+          .at = at,
+          .time = std::exchange(time_, {})},
+         at);
+  }
+  const auto say_how = [&](std::string how) {
+    if (!ends_.empty() && ends_.back().text.empty()) ends_.back().text = std::move(how);
+  };
+  const auto exit = field(text, "exitcode");
+  if (const auto code = exit ? number_after(*exit, "") : std::nullopt) say_how(exit_text(*code));
+  if (contains(text, "Process name: [[")) keep({.rank = number_after(text, "],"), .text = ""}, at);
+  const std::size_t exit_code = text.find("Exit code: ");
+  if (exit_code != std::string_view::npos) say_how("exit code " + base::trimmed(text.substr(exit_code + 11)));
+}
+
 void LauncherLines::add(std::string_view text, const LogPlace& at) {
   text = text.substr(0, kTextBytes);
-  const auto has = [&](std::string_view words) { return text.find(words) != std::string_view::npos; };
   for (const Words& one : kWords) {
     if (one.end_job && are_said(one, text)) has_failed_ = true;
   }
   if (is_own_line(text)) return add_own(text, at);
-  // torchrun writes one line per fact: "  rank      : 3 (local_rank: 3)", "  exitcode  : -9 (pid: 4711)".
   if (lines_left_ > 0) {
     --lines_left_;
-    if (const auto time = field(text, "time")) time_ = read_line(*time).time;
-    if (const auto rank = field(text, "rank")) {
-      keep({.rank = number_after(*rank, ""),
-            .local_rank = number_after(*rank, "(local_rank: "),
-            .text = "",
-            .at = at,
-            .time = std::exchange(time_, {})},
-           at);
-    }
-    const auto exit = field(text, "exitcode");
-    const auto code = exit ? number_after(*exit, "") : std::nullopt;
-    if (code && !ends_.empty() && ends_.back().text.empty()) ends_.back().text = exit_text(*code);
-    if (has("Process name: [[")) keep({.rank = number_after(text, "],"), .text = ""}, at);
-    const std::size_t exit_code = text.find("Exit code: ");
-    if (exit_code != std::string_view::npos && !ends_.empty() && ends_.back().text.empty()) {
-      ends_.back().text = "exit code " + base::trimmed(text.substr(exit_code + 11));
-    }
+    add_to_table(text, at);
   }
-  if (has("will restart worker group")) restarted_at_ = at.line;
-  if (has("Root Cause (first observed failure)") || has("detected that one or more processes exited")) {
+  if (contains(text, "will restart worker group")) restarted_at_ = at.line;
+  if (contains(text, "Root Cause (first observed failure)") ||
+      contains(text, "detected that one or more processes exited")) {
     lines_left_ = kTableLines;
   } else if (const auto code = number_after(text, "failed (exitcode: ")) {
     // Without more words, torchrun starts the workers again after it. The workers of other nodes get SIGTERM.

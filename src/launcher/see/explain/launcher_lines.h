@@ -44,6 +44,7 @@ class LauncherLines {
 
  private:
   void add_own(std::string_view text, const LogPlace& at);
+  void add_to_table(std::string_view text, const LogPlace& at);
   void keep(EndOfRank end, const LogPlace& at);
 
   std::vector<EndOfRank> ends_;

@@ -13,6 +13,20 @@
 #include "launcher/start/causes/word_finder.h"
 
 namespace ddp::launcher {
+
+// What the words of a line say.
+struct LineSigns {
+  const Cause* cause = nullptr;
+  Report begins = Report::none;
+  bool is_of_launcher = false;
+  bool is_of_watchdog = false;
+  bool announces_thread = false;
+
+  bool are_any() const {
+    return cause != nullptr || begins != Report::none || is_of_launcher || is_of_watchdog || announces_thread;
+  }
+};
+
 namespace {
 
 constexpr std::size_t kManyLines = 60;
@@ -72,14 +86,6 @@ constexpr std::string_view kAroundEnds[] = {"torch/distributed/",
                                             "Primary job  terminated normally",
                                             "a non-zero exit code. Per user-direction"};
 
-// What the words of a line say, apart from causes.
-struct Signs {
-  Report begins = Report::none;
-  bool is_of_launcher = false;
-  bool is_of_watchdog = false;
-  bool announces_thread = false;
-};
-
 // A report begins at the begin of a line, behind a frame that rich draws, or behind a progress bar or a tag. In
 // IPython, the name of the exception comes first.
 bool begins_report(std::string_view text, Report report) {
@@ -104,8 +110,8 @@ class SignFinder {
     return all_finder_.next(text, place) ? place.at : std::string_view::npos;
   }
 
-  Signs find(std::string_view text) const {
-    Signs signs;
+  LineSigns find(std::string_view text) const {
+    LineSigns signs;
     WordFinder::Place place;
     while (const auto word = finder_.next(text, place)) {
       if (*word < kReportBegins.size()) {
@@ -298,27 +304,35 @@ LogReader::Stream& LogReader::stream_of(const LoggedLine& line) {
   return found->second;
 }
 
+void LogReader::note_launcher(std::string_view text) {
+  const auto has_ended = [&] { return !launcher_.ends().empty() || launcher_.has_failed(); };
+  const bool had_ended = has_ended();
+  launcher_.add(text, {file_, number_});
+  if (!had_ended && has_ended()) words_of_end_ = words_;
+}
+
 void LogReader::read(std::string_view plain) {
-  const Cause* const cause = find_cause(plain);
-  Signs signs = sign_finder().find(plain);
-  const bool has_sign = cause != nullptr || signs.begins != Report::none || signs.is_of_launcher ||
-                        signs.is_of_watchdog || signs.announces_thread;
-  if (has_sign) is_watching_ = true;
+  LineSigns signs = sign_finder().find(plain);
+  signs.cause = find_cause(plain);
+  if (signs.are_any()) is_watching_ = true;
   if (!is_watching_ && number_ > kFirstLines) return note_words(plain);
-  if (number_ % kFirstLines == 0) is_watching_ = has_sign || needs_all_lines();
+  if (number_ % kFirstLines == 0) is_watching_ = signs.are_any() || needs_all_lines();
   const LoggedLine line = read_line(plain);
   if (!begins_report(line.text, signs.begins)) signs.begins = Report::none;
-  const bool is_own = is_own_line(line.text);
   const bool is_of_worker = line.local_rank && !line.tag.empty();
   signs.is_of_launcher = signs.is_of_launcher && !is_of_worker && is_said_by_launcher(line.text);
+  const bool is_own = is_own_line(line.text);
   const bool is_of_launcher = is_own || signs.is_of_launcher || launcher_.is_reading();
-  if (is_of_launcher) {
-    const bool is_first = launcher_.ends().empty() && !launcher_.has_failed();
-    launcher_.add(line.text, {file_, number_});
-    if (is_first && (!launcher_.ends().empty() || launcher_.has_failed())) words_of_end_ = words_;
-  }
+  if (is_of_launcher) note_launcher(line.text);
   if (const std::uint64_t restarted_at = launcher_.take_restart(); restarted_at > 0) note_restart(restarted_at);
   if (is_own) return;
+  const bool is_of_program = read_output(line, signs);
+  const bool is_of_other_rank = signs.cause != nullptr && signs.cause->proof != Proof::failure;
+  if (is_of_program && !is_of_launcher && !is_of_other_rank) note_words(plain);
+}
+
+// Takes a line that may be of a worker. Returns whether it belongs to no report of a failure.
+bool LogReader::read_output(const LoggedLine& line, const LineSigns& signs) {
   if (signs.is_of_watchdog) watchdog_.add(line.rank ? line.rank : rank_, line.body);
   if (line.rank) ranks_.insert(*line.rank);
   Stream& stream = stream_of(line);
@@ -328,25 +342,17 @@ void LogReader::read(std::string_view plain) {
     const LoggedLine before = read_line(words_);
     if (before.tag == line.tag && logs_trouble(before.text)) stream.program->may_have_gone_at = number_ + 1;
   }
-  const bool is_report = stream.log.is_in_report();
-  const bool is_of_other_rank = cause != nullptr && cause->proof != Proof::failure;
-  if (!is_of_launcher && !is_report && signs.begins == Report::none && !is_of_other_rank) note_words(plain);
-  if (cause != nullptr || signs.begins != Report::none || stream.log.is_reading()) {
-    if (stream.log.add(line, {file_, number_}, cause, signs.begins, signs.is_of_launcher)) {
-      const Failure& failure = stream.log.failures().back();
-      stream.program->progress.begin(failure.form != Form::words);
-      stream.program->has_failed = true;
-      stream.program->outside = outside_of(failure, line);
-      return;
-    }
+  const bool is_report = stream.log.is_in_report() || signs.begins != Report::none;
+  const bool may_fail = signs.cause != nullptr || is_report || stream.log.is_reading();
+  if (may_fail && stream.log.add(line, {file_, number_}, signs.cause, signs.begins, signs.is_of_launcher)) {
+    const Failure& failure = stream.log.failures().back();
+    stream.program->progress.begin(failure.form != Form::words);
+    stream.program->has_failed = true;
+    stream.program->outside = outside_of(failure, line);
+  } else if (signs.cause == nullptr && !is_report && !signs.is_of_launcher) {
+    note_progress(stream, line);
   }
-  if (is_report || signs.begins != Report::none || cause != nullptr || signs.is_of_launcher) return;
-  note_progress(*stream.program, line);
-  // Words without a tag may be of any program.
-  Program& untagged = programs_[""];
-  if (&untagged != stream.program && untagged.has_failed && !untagged.progress.is_after_exception()) {
-    note_progress(untagged, line);
-  }
+  return !is_report;
 }
 
 bool LogReader::needs_all_lines() const {
@@ -391,6 +397,15 @@ void LogReader::note_restart(std::uint64_t line) {
   for (auto& [tag, program] : programs_) program.restarted_at = std::max(program.restarted_at, line);
   launcher_.forget(line);
   words_of_end_.clear();
+}
+
+void LogReader::note_progress(Stream& stream, const LoggedLine& line) {
+  note_progress(*stream.program, line);
+  // Words without a tag may be of any program.
+  Program& untagged = programs_[""];
+  if (&untagged != stream.program && untagged.has_failed && !untagged.progress.is_after_exception()) {
+    note_progress(untagged, line);
+  }
 }
 
 void LogReader::note_progress(Program& program, const LoggedLine& line) {

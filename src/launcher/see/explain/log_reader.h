@@ -61,6 +61,8 @@ struct LogFindings {
   std::uint64_t lines = 0;
 };
 
+struct LineSigns;
+
 // Says which lines do not belong to the message of a failure.
 enum class Outside : std::uint8_t { no_line, timed_lines, all_lines };
 
@@ -94,10 +96,13 @@ class LogReader {
   std::size_t skippable(std::string_view bytes) const;
   void add_line(std::string_view line);
   void read(std::string_view plain);
+  bool read_output(const LoggedLine& line, const LineSigns& signs);
   bool needs_all_lines() const;
   Standing standing_of(const Failure& failure, const Program& program) const;
   Stream& stream_of(const LoggedLine& line);
+  void note_launcher(std::string_view text);
   void note_restart(std::uint64_t line);
+  void note_progress(Stream& stream, const LoggedLine& line);
   void note_progress(Program& program, const LoggedLine& line);
   void note_words(std::string_view plain);
   void quote_words(std::vector<EndOfRank>& ends) const;

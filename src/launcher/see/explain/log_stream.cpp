@@ -57,15 +57,10 @@ bool LogStream::add(const LoggedLine& line, const LogPlace& at, const Cause* cau
     return false;
   }
   if (is_in_report()) return add_to_report(line.text, cause);
-  if (line.text.empty())
-    message_ = std::min(message_, Message::after_gap);
-  else if (message_ == Message::after_gap && !line.text.starts_with(' '))
-    message_ = Message::over;
+  note_gap(line.text);
   if (links(line.text)) is_linked_ = true;
   if (cause == nullptr || (!is_of_launcher && only_tells(line.text))) return false;
-  // The message of an exception may go on. A line with a prefix of its own, or behind an empty one, is another message.
-  if (lines_since_ < kNearLines && !failures_.empty() && failures_.back().form != Form::words &&
-      (failures_.back().cause != nullptr || (message_ != Message::over && line.text.data() == line.body.data()))) {
+  if (continues_exception(line)) {
     failures_.back().cause = better_cause(failures_.back().cause, cause);
     return false;
   }
@@ -76,6 +71,21 @@ bool LogStream::add(const LoggedLine& line, const LogPlace& at, const Cause* cau
         .form = Form::words,
         .standing = is_of_launcher ? Standing::uncaught : Standing::said});
   return true;
+}
+
+// Notes whether the message of the last exception may go on after this line.
+void LogStream::note_gap(std::string_view text) {
+  if (text.empty()) {
+    message_ = std::min(message_, Message::after_gap);
+  } else if (message_ == Message::after_gap && !text.starts_with(' ')) {
+    message_ = Message::over;
+  }
+}
+
+// The message of an exception may go on. A line with a prefix of its own, or behind an empty one, is another message.
+bool LogStream::continues_exception(const LoggedLine& line) const {
+  if (lines_since_ >= kNearLines || failures_.empty() || failures_.back().form == Form::words) return false;
+  return failures_.back().cause != nullptr || (message_ != Message::over && line.text.data() == line.body.data());
 }
 
 void LogStream::begin_report(const LoggedLine& line, const LogPlace& at, Report report, const Cause* cause) {

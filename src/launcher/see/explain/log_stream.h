@@ -49,6 +49,8 @@ class LogStream {
   void begin_report(const LoggedLine& line, const LogPlace& at, Report report, const Cause* cause);
   bool add_to_report(std::string_view text, const Cause* cause);
   void end_report();
+  void note_gap(std::string_view text);
+  bool continues_exception(const LoggedLine& line) const;
   void keep(Failure failure);
 
   std::vector<Failure> failures_;
