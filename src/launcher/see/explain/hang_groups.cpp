@@ -46,55 +46,70 @@ std::map<int, int> ranks_of_job(const std::vector<const CollectiveRecords*>& rec
   return ranks;
 }
 
+// Returns how many ranks the group has, as far as the records say it.
+std::optional<int> size_of(const std::vector<const CollectiveRecords*>& records, std::optional<int> world_size) {
+  if (records.front()->group == kDefaultGroup && world_size) return world_size;
+  std::optional<int> size;
+  for (const CollectiveRecords* one : records) {
+    if (one->group_size) size = one->group_size;
+    if (!one->members.empty()) size = static_cast<int>(one->members.size());
+  }
+  return size;
+}
+
+// Returns the ranks of a group that has no gaps between its ranks, of which `last` is the last one with records.
+std::vector<int> ranks_without_gaps(int last, int size, std::size_t records) {
+  // A damaged line may have any rank, so that very large gaps are not filled.
+  const int most = kMostRanksWithoutRecords + kMostRanksPerRecord * static_cast<int>(records);
+  std::vector<int> all(static_cast<std::size_t>(std::max(size, last < most ? last + 1 : 0)));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+// Returns what the records say of each rank. Records of an unknown rank are left out.
+std::map<int, HangMember> members_of(const std::vector<const CollectiveRecords*>& records,
+                                     const std::map<int, int>& mapped, bool has_own_ranks) {
+  std::map<int, HangMember> members;
+  for (const CollectiveRecords* one : records) {
+    const bool is_mapped = !has_own_ranks && one->rank < 0 && one->rank_of_group;
+    const int own_rank = has_own_ranks ? one->rank_of_group.value_or(-1) : one->rank;
+    const int rank = is_mapped ? mapped.at(*one->rank_of_group) : own_rank;
+    if (rank >= 0) merge(members[rank], *one);
+  }
+  return members;
+}
+
 HangGroup group_of(const std::vector<const CollectiveRecords*>& records, std::optional<int> world_size) {
   HangGroup group;
   group.name = records.front()->group;
   group.is_report = records.front()->report > 0;
-  std::optional<int> size;
   for (const CollectiveRecords* one : records) {
     if (group.description.empty()) group.description = one->description;
-    if (one->group_size) size = one->group_size;
-    if (!one->members.empty()) size = static_cast<int>(one->members.size());
   }
-  const bool is_default = group.name == kDefaultGroup;
-  if (is_default && world_size) size = world_size;
+  const std::optional<int> size = size_of(records, world_size);
   // A group with as many ranks as the job has all of them, in their order.
-  const bool is_world = is_default || (size && size == world_size);
+  const bool is_world = group.name == kDefaultGroup || (size && size == world_size);
   const std::map<int, int> mapped = ranks_of_job(records, is_world);
+  group.has_own_ranks = std::ranges::any_of(records, [&](const CollectiveRecords* one) {
+    return one->rank < 0 && one->rank_of_group && !mapped.contains(*one->rank_of_group);
+  });
 
-  for (const CollectiveRecords* one : records) {
-    if (one->rank < 0 && one->rank_of_group && !mapped.contains(*one->rank_of_group)) group.has_own_ranks = true;
-  }
+  group.members = members_of(records, mapped, group.has_own_ranks);
   std::set<int> ranks;
-  for (const CollectiveRecords* one : records) {
-    int rank = one->rank;
-    if (group.has_own_ranks) {
-      rank = one->rank_of_group.value_or(-1);
-    } else if (rank < 0 && one->rank_of_group) {
-      rank = mapped.at(*one->rank_of_group);
-    }
-    if (rank < 0) continue;
-    ranks.insert(rank);
-    merge(group.members[rank], *one);
-  }
-  if (!group.has_own_ranks && size && static_cast<int>(mapped.size()) == *size) {
+  for (const auto& [rank, member] : group.members) ranks.insert(rank);
+  if (!group.has_own_ranks && size == static_cast<int>(mapped.size())) {
     for (const auto& [own, rank] : mapped) group.ranks_of_the_job.push_back(rank);
     ranks.insert(group.ranks_of_the_job.begin(), group.ranks_of_the_job.end());
   }
   if ((is_world || group.has_own_ranks) && !ranks.empty() && size.value_or(0) < kMostRanks) {
-    // There are no gaps between these ranks. A damaged line may have any rank, so that very large gaps are not filled.
-    const int most = kMostRanksWithoutRecords + kMostRanksPerRecord * static_cast<int>(records.size());
-    const int seen = *ranks.rbegin() < most ? *ranks.rbegin() + 1 : 0;
-    const int count = std::max(size.value_or(0), seen);
-    std::vector<int> all(static_cast<std::size_t>(count));
-    std::iota(all.begin(), all.end(), 0);
+    std::vector<int> all = ranks_without_gaps(*ranks.rbegin(), size.value_or(0), records.size());
     ranks.insert(all.begin(), all.end());
     if (is_world && size) group.ranks_of_the_job = std::move(all);
   }
   group.ranks.assign(ranks.begin(), ranks.end());
-  group.knows_all_ranks = size && static_cast<int>(group.ranks.size()) == *size;
-  // Every rank of the job has left records of the group, so that no other one can belong to it.
-  if (!group.has_own_ranks && world_size && static_cast<int>(ranks.size()) == *world_size) group.knows_all_ranks = true;
+  // If every rank of the job has left records of the group, no other one can belong to it.
+  const int known = static_cast<int>(ranks.size());
+  group.knows_all_ranks = size == known || (!group.has_own_ranks && world_size == known);
   return group;
 }
 
@@ -132,13 +147,11 @@ std::vector<HangGroup> hang_groups(std::span<const CollectiveRecords> records, s
 }
 
 HangFinding finding_about(const HangGroup& group, HangKind kind) {
-  HangFinding finding;
-  finding.kind = kind;
-  finding.group = group.name;
-  finding.description = group.description;
-  finding.ranks_in_group = static_cast<int>(group.ranks.size());
-  finding.has_ranks_of_group = group.has_own_ranks;
-  return finding;
+  return {.kind = kind,
+          .group = group.name,
+          .description = group.description,
+          .ranks_in_group = static_cast<int>(group.ranks.size()),
+          .has_ranks_of_group = group.has_own_ranks};
 }
 
 }  // namespace ddp::launcher

@@ -1,7 +1,6 @@
 #include "launcher/see/explain/hang_records.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
 #include <span>
@@ -16,32 +15,32 @@ namespace ddp::launcher {
 namespace {
 
 // The inputs of these have the same number of elements on all ranks.
-constexpr std::array<std::string_view, 8> kEqualSizes = {
+constexpr std::string_view kEqualSizes[] = {
     "all_reduce",       "allreduce_coalesced",  "broadcast",          "reduce",
     "_all_gather_base", "_reduce_scatter_base", "all_reduce_barrier", "_broadcast_oop"};
 
 // These can end on no rank before all ranks have called them.
-constexpr std::array<std::string_view, 14> kOfAllRanks = {"all_reduce",
-                                                          "allreduce_coalesced",
-                                                          "allreduce",
-                                                          "all_reduce_barrier",
-                                                          "barrier",
-                                                          "all_gather",
-                                                          "_all_gather_base",
-                                                          "all_to_all",
-                                                          "alltoall_base",
-                                                          "reduce_scatter",
-                                                          "allgather",
-                                                          "_reduce_scatter_base",
-                                                          "reduce_scatter_tensor_coalesced",
-                                                          "all_gather_into_tensor_coalesced"};
+constexpr std::string_view kOfAllRanks[] = {"all_reduce",
+                                            "allreduce_coalesced",
+                                            "allreduce",
+                                            "all_reduce_barrier",
+                                            "barrier",
+                                            "all_gather",
+                                            "_all_gather_base",
+                                            "all_to_all",
+                                            "alltoall_base",
+                                            "reduce_scatter",
+                                            "allgather",
+                                            "_reduce_scatter_base",
+                                            "reduce_scatter_tensor_coalesced",
+                                            "all_gather_into_tensor_coalesced"};
 
 bool has_equal_sizes(std::string_view operation) {
-  return std::find(kEqualSizes.begin(), kEqualSizes.end(), operation) != kEqualSizes.end();
+  return std::ranges::find(kEqualSizes, operation) != std::end(kEqualSizes);
 }
 
 bool needs_all_ranks(std::string_view operation) {
-  return std::find(kOfAllRanks.begin(), kOfAllRanks.end(), operation) != kOfAllRanks.end();
+  return std::ranges::find(kOfAllRanks, operation) != std::end(kOfAllRanks);
 }
 
 std::string missing_records(const std::vector<int>& ranks, const HangGroup& group) {
@@ -231,6 +230,47 @@ Standing standing_at(const HangGroup& group, std::int64_t number, bool has_faile
   return all;
 }
 
+// PyTorch may count collectives and point-to-point calls together. Then the numbers of the ranks can't be compared.
+HangFinding judge_mixed(const HangGroup& group, HangFinding finding, std::int64_t number) {
+  for (const auto& [rank, member] : group.members) {
+    for (const RecordedCall& call : member.calls) {
+      if (call.is_p2p && call.number == number) finding.call = call;
+    }
+  }
+  finding.missing = "separate numbers of collectives and point-to-point calls, which PyTorch mixes here";
+  return finding;
+}
+
+// Returns what is missing if a culprit has called less than must have ended on all ranks, or an empty string.
+std::string missing_consistency(const HangGroup& group, const Standing& all) {
+  for (const int rank : all.culprits) {
+    const HangMember& member = group.members.at(rank);
+    if (member.is_dump || *member.last_enqueued >= all.completed) continue;
+    return "consistent numbers: rank " + std::to_string(rank) + " has called only " +
+           std::to_string(*member.last_enqueued) + ", but #" + std::to_string(all.completed) + " has ended";
+  }
+  return "";
+}
+
+std::string missing_of(const HangGroup& group, const Standing& all) {
+  std::string text = missing_records(all.without, group);
+  if (all.older.empty()) return text;
+  return text + (text.empty() ? "" : ", and ") + "newer records of " + base::ranks_text(all.older);
+}
+
+// Returns where the ranks stand with respect to the call that keeps them waiting. `first` is the first open call. If
+// all ranks have called it, a later one may be behind it that not all have called.
+Standing standing_of(const HangGroup& group, std::int64_t first, std::optional<std::int64_t> failed,
+                     std::optional<std::int64_t> last) {
+  Standing all = standing_at(group, first, failed == first);
+  for (const std::optional<std::int64_t> later : {failed, last}) {
+    if (!all.culprits.empty() || !later || *later <= first) continue;
+    Standing behind = standing_at(group, *later, failed == later);
+    if (!behind.culprits.empty()) all = std::move(behind);
+  }
+  return all;
+}
+
 HangFinding judge_collectives(const HangGroup& group) {
   const std::optional<std::int64_t> failed = first_failed(group);
   std::optional<std::int64_t> first = failed;
@@ -245,44 +285,21 @@ HangFinding judge_collectives(const HangGroup& group) {
   if (!first) return finding_about(group, HangKind::none);
   if (group.name.empty() && !group.is_report) return judge_nameless(group);
 
-  Standing all = standing_at(group, *first, failed == first);
-  // If all ranks have called the first open call, another one may be behind it that not all have called.
-  for (const std::optional<std::int64_t> later : {failed, last}) {
-    if (!all.culprits.empty() || !later || *later <= *first) continue;
-    Standing behind = standing_at(group, *later, failed == later);
-    if (!behind.culprits.empty()) all = std::move(behind);
-  }
+  const Standing all = standing_of(group, *first, failed, last);
   HangFinding finding = finding_about(group, HangKind::cannot_be_decided);
   finding.call = all.call;
   finding.waiting = all.waiting;
-  if (is_mixed) {
-    for (const auto& [rank, member] : group.members) {
-      for (const RecordedCall& call : member.calls) {
-        if (call.is_p2p && call.number == *first) finding.call = call;
-      }
-    }
-    finding.missing = "separate numbers of collectives and point-to-point calls, which PyTorch mixes here";
-    return finding;
-  }
+  if (is_mixed) return judge_mixed(group, std::move(finding), *first);
   if (auto mismatch = mismatch_in(group, all.call.number)) return *mismatch;
-  for (const int rank : all.culprits) {
-    const HangMember& member = group.members.at(rank);
-    if (member.is_dump || *member.last_enqueued >= all.completed) continue;
-    finding.missing = "consistent numbers: rank " + std::to_string(rank) + " has called only " +
-                      std::to_string(*member.last_enqueued) + ", but #" + std::to_string(all.completed) + " has ended";
-    return finding;
-  }
-  finding.missing = missing_records(all.without, group);
-  if (!all.older.empty()) {
-    finding.missing +=
-        (finding.missing.empty() ? "" : ", and ") + std::string("newer records of ") + base::ranks_text(all.older);
-  }
+  finding.missing = missing_consistency(group, all);
+  if (!finding.missing.empty()) return finding;
+  finding.missing = missing_of(group, all);
   finding.not_started = all.not_started;
   if (!all.culprits.empty()) {
     finding.kind = HangKind::not_called;
     finding.culprits = all.culprits;
     finding.may_have_failed = all.may_have_failed;
-  } else if (group.knows_all_ranks && all.without.empty() && all.older.empty()) {
+  } else if (group.knows_all_ranks && finding.missing.empty()) {
     finding.kind = HangKind::all_called;
   } else if (finding.missing.empty()) {
     finding.missing = "how many ranks the group has, or the records of its other ranks";
