@@ -199,21 +199,32 @@ std::vector<std::string> lines_of(const Cause* cause, const LaunchPlan& plan) {
   return {"  cause: " + std::string(cause->cause), "  try: " + std::string(cause->remedy) + program};
 }
 
+std::vector<std::string> memory_lines(const FailureEvidence& evidence, const std::string& node) {
+  std::vector<std::string> lines;
+  if (evidence.gpu_memory) lines = gpu_memory_lines(*evidence.gpu_memory);
+  if (evidence.shared_memory) lines.push_back(shared_memory_line(*evidence.shared_memory, node));
+  for (std::string& line : lines) line.insert(0, "  ");
+  return lines;
+}
+
 void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, const LaunchPlan& plan,
                       const FailureEvidence& evidence, std::vector<std::string>& lines) {
   const WorkerEnd& end = failed.end;
   const std::string when = base::human_duration(outcome.run_time) + " after the start";
   const bool is_secondary = failed.verdict && !failed.verdict->blames(end.rank);
-  if (is_secondary) lines.push_back(hang_headline(*failed.verdict));
-  lines.push_back(is_secondary ? "  " + secondary_line(end, when) : culprit_line(end, when));
+  if (is_secondary) {
+    lines.insert(lines.end(), {hang_headline(*failed.verdict), "  " + secondary_line(end, when)});
+  } else {
+    lines.push_back(culprit_line(end, when));
+    if (failed.verdict) lines.push_back("  " + hang_headline(*failed.verdict));
+  }
   if (failed.verdict) {
-    if (!is_secondary) lines.push_back("  " + hang_headline(*failed.verdict));
     base::append(lines, difference_lines(*failed.verdict));
     base::append(lines, places_of_blamed(*failed.verdict, outcome, end.rank));
   }
   const std::string device = used_gpu(plan, end.local_rank, end.gpu_uuid);
-  lines.push_back("  node " + (evidence.node.empty() ? plan.host_name : evidence.node) +
-                  (device.empty() ? "" : ", GPU " + device) + ", program " +
+  const std::string& node = evidence.node.empty() ? plan.host_name : evidence.node;
+  lines.push_back("  node " + node + (device.empty() ? "" : ", GPU " + device) + ", program " +
                   (plan.what.empty() ? plan.program : plan.what));
   if (const std::string hint = why_killed_hint(end); !hint.empty()) lines.push_back(hint);
   if (!evidence.core.empty()) lines.push_back("  core: " + evidence.core);
@@ -222,14 +233,10 @@ void describe_culprit(const WorkerFailed& failed, const JobOutcome& outcome, con
   // The headline of a mismatch contains everything that the culprit's own error does.
   const bool is_explained = end.error && end.error->is_mismatch && failed.verdict && failed.verdict->is_described();
   quote_culprit(end, is_explained, has_shown_traceback(end, plan, evidence), evidence, lines);
-  if (evidence.gpu_memory) {
-    for (const std::string& line : gpu_memory_lines(*evidence.gpu_memory)) lines.push_back("  " + line);
-  } else if (!is_explained && !evidence.shared_memory) {
+  if (evidence.gpu_memory || evidence.shared_memory) {
+    base::append(lines, memory_lines(evidence, node));
+  } else if (!is_explained) {
     base::append(lines, lines_of(known_error(end, evidence.last_lines), plan));
-  }
-  if (evidence.shared_memory) {
-    lines.push_back(
-        "  " + shared_memory_line(*evidence.shared_memory, evidence.node.empty() ? plan.host_name : evidence.node));
   }
   if (!evidence.log_file.empty()) lines.push_back("  log: " + evidence.log_file);
 }

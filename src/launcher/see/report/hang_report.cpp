@@ -60,44 +60,58 @@ std::string since(std::uint64_t then, std::uint64_t now) {
   return base::human_duration(std::chrono::nanoseconds(now > then ? now - then : 0));
 }
 
-// Returns a text such as "all_reduce #12 at train.cpp:88, finished".
-std::string last_call(const RankView& rank) {
-  const CallView* last = nullptr;
-  bool finished = false;
-  if (!rank.page.groups.empty() && rank.page.groups.back().is_by_stack) {
-    const bool is_known = rank.calls.size() == rank.page.groups.size() && !rank.calls.back().empty();
-    return "waits in " + (is_known ? describe_with_place(rank.calls.back().back()) : "a collective");
-  }
+std::string at_place(const std::string& place) {
+  return place.empty() ? "" : " at " + place;
+}
+
+// Returns the last call of a rank, over all its groups, and whether it is finished.
+std::pair<const CallView*, bool> last_call_of(const RankView& rank) {
+  std::pair<const CallView*, bool> last;
   for (std::size_t i = 0; i < rank.calls.size() && i < rank.page.groups.size(); ++i) {
     if (rank.calls[i].empty()) continue;
     const CallView& call = rank.calls[i].back();
-    if (last != nullptr && last->called_at >= call.called_at) continue;
-    last = &call;
-    finished = rank.page.groups[i].finished >= call.sequence;
+    if (last.first != nullptr && last.first->called_at >= call.called_at) continue;
+    last = {&call, rank.page.groups[i].finished >= call.sequence};
   }
+  return last;
+}
+
+// Returns a text such as "waits in send int32[4] to rank 1 of world", or an empty one if the rank waits for none.
+std::string open_transfer_text(const RankView& rank) {
   for (const GroupView& group : rank.page.groups) {
-    for (const TransferView& transfer : group.transfers) {
-      if (transfer.is_done || !transfer.is_waited_for) continue;
-      return "waits in " + describe(transfer) + " of " + group.name +
-             (transfer.place.empty() ? "" : " at " + transfer.place);
-    }
+    const auto open = std::ranges::find_if(
+        group.transfers, [](const TransferView& transfer) { return !transfer.is_done && transfer.is_waited_for; });
+    if (open != group.transfers.end())
+      return "waits in " + describe(*open) + " of " + group.name + at_place(open->place);
   }
-  if (last == nullptr && rank.page.groups.empty() && rank.page.steps > 0) {
+  return "";
+}
+
+// Says what is known of a rank that shows no call.
+std::string without_call_text(const RankView& rank) {
+  if (rank.page.groups.empty() && rank.page.steps > 0) {
     return base::counted(static_cast<std::int64_t>(rank.page.steps), "heartbeat");
   }
-  if (last == nullptr && !rank.page.is_written) {
-    return rank.is_torch ? "waits in no collective" : "does not show its collectives";
-  }
+  if (!rank.page.is_written) return rank.is_torch ? "waits in no collective" : "does not show its collectives";
   // NCCL's RAS counts calls and shows none.
   std::uint64_t launched = 0;
   for (const GroupView& group : rank.page.groups) launched += group.launches ? group.called : 0;
-  if (last == nullptr && launched > 0) {
-    return "has called " + base::counted(static_cast<std::int64_t>(launched), "collective");
+  if (launched > 0) return "has called " + base::counted(static_cast<std::int64_t>(launched), "collective");
+  return rank.page.phase == RankPhase::done ? "has left its process groups" : "has called no collective yet";
+}
+
+// Returns a text such as "last call: all_reduce #12 at train.cpp:88, finished".
+std::string last_call(const RankView& rank) {
+  const auto& groups = rank.page.groups;
+  if (!groups.empty() && groups.back().is_by_stack) {
+    const bool is_known = rank.calls.size() == groups.size() && !rank.calls.back().empty();
+    return "waits in " + (is_known ? describe_with_place(rank.calls.back().back()) : "a collective");
   }
-  if (last == nullptr)
-    return rank.page.phase == RankPhase::done ? "has left its process groups" : "has called no collective yet";
-  return std::string(finished ? "last call: " : "waits in ") + describe(*last) + " #" + std::to_string(last->sequence) +
-         (last->place.empty() ? "" : " at " + last->place) + (finished ? ", finished" : "");
+  if (const std::string text = open_transfer_text(rank); !text.empty()) return text;
+  const auto [call, is_finished] = last_call_of(rank);
+  if (call == nullptr) return without_call_text(rank);
+  return std::string(is_finished ? "last call: " : "waits in ") + describe(*call) + " #" +
+         std::to_string(call->sequence) + at_place(call->place) + (is_finished ? ", finished" : "");
 }
 
 // Returns how far the rank's GPU is with the collective of the verdict, or an empty string if that is not known.
