@@ -59,6 +59,13 @@ std::string curve_text(const JobSnapshot& job, std::string_view name, FrameSize 
   return line.empty() ? "" : " " + line;
 }
 
+JobField restart_field(const JobSnapshot& job) {
+  // The loss of a node does not count in --max-restarts, so there may be more.
+  const std::string of_all = job.attempt <= job.max_restarts ? " of " + std::to_string(job.max_restarts) : "";
+  const std::string from = job.restored_step ? ", from step " + std::to_string(*job.restored_step) : "";
+  return {"restart " + std::to_string(job.attempt) + of_all + from, job.attempt > 0 ? Style::yellow : Style::plain};
+}
+
 // Returns the figures of the job, the most important ones first.
 std::vector<JobField> fields_of(const JobSnapshot& job, FrameSize most, FrameStyle frame_style) {
   std::vector<JobField> fields;
@@ -83,13 +90,7 @@ std::vector<JobField> fields_of(const JobSnapshot& job, FrameSize most, FrameSty
   }
   fields.push_back({nodes_text(job)});
   fields.push_back({"up " + job_duration(job.uptime)});
-  if (job.max_restarts > 0 || job.attempt > 0) {
-    // The loss of a node does not count in --max-restarts, so there may be more.
-    const std::string of_all = job.attempt <= job.max_restarts ? " of " + std::to_string(job.max_restarts) : "";
-    const std::string from = job.restored_step ? ", from step " + std::to_string(*job.restored_step) : "";
-    fields.push_back(
-        {"restart " + std::to_string(job.attempt) + of_all + from, job.attempt > 0 ? Style::yellow : Style::plain});
-  }
+  if (job.max_restarts > 0 || job.attempt > 0) fields.push_back(restart_field(job));
   if (job.preloader_pid != 0) fields.push_back({"forked from pid " + std::to_string(job.preloader_pid)});
   if (job.attempt > 0) fields.push_back({"this attempt " + job_duration(job.attempt_uptime)});
   if (job.bytes_per_second > 0)
