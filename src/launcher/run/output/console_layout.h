@@ -42,6 +42,10 @@ class ConsoleLayout {
   enum class Cursor { line_start, inside, after_return };
 
   void leave_line(std::string& out);
+  bool hides(const LinePiece& other);
+  void begin_line(const OutputLine& line, std::string& out);
+  // `shown` begins in the column `from`, and ends with the piece.
+  void follow_cursor(const LinePiece& piece, std::string_view shown, std::optional<std::size_t> from);
 
   LineTag& tag_;
   bool terminal_;
