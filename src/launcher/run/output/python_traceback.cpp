@@ -78,17 +78,26 @@ std::string rich_place(std::string_view line, std::string& begun) {
   return place;
 }
 
+// How a traceback is written.
+struct TracebackForm {
+  bool is_rich = false;
+  bool is_ipython = false;
+  std::string prefix;  // of all lines but the first one
+};
+
+TracebackForm form_of(std::string_view header) {
+  const std::string_view before = header.substr(0, header.find(kTracebackBegin));
+  if (before.find("─") != std::string_view::npos) return {.is_rich = true};
+  // IPython's header begins with the name of the exception.
+  if (header.ends_with("last)")) return {.is_ipython = true};
+  const std::size_t bar = before.find("+ Exception Group ");
+  if (bar != std::string_view::npos) return {.prefix = std::string(before.substr(0, bar)) + "| "};
+  return {.prefix = std::string(before.substr(0, before.find(kOfLoader)))};
+}
+
 // Reads one traceback, from the line of its header on. Removes it from `rest`.
 std::optional<PythonException> read_exception(std::string_view& rest) {
-  std::string_view header = next_line(rest);
-  const std::string_view before = header.substr(0, header.find(kTracebackBegin));
-  const bool is_rich = before.find("─") != std::string_view::npos;
-  // IPython's header begins with the name of the exception.
-  const bool is_ipython = !is_rich && header.ends_with("last)");
-  const std::size_t bar = before.find("+ Exception Group ");
-  const std::string prefix = is_rich || is_ipython           ? ""
-                             : bar != std::string_view::npos ? std::string(before.substr(0, bar)) + "| "
-                                                             : std::string(before.substr(0, before.find(kOfLoader)));
+  const auto [is_rich, is_ipython, prefix] = form_of(next_line(rest));
   PythonException error;
   std::string wrapped;  // the beginning of a place that rich continues on the next line
   while (!rest.empty()) {
