@@ -86,6 +86,54 @@ std::string state_memory_of(const LaunchPlan& plan, const Placement& placement, 
   return json + ",\"transfers\":[" + base::join(transfers, ",") + "]}";
 }
 
+std::string python_path(const LaunchPlan& plan) {
+  // The hook comes before the user's folders, and the modules after them.
+  std::vector<std::string> folders = {
+      plan.python_hook, find_variable(plan.inherited_environment, env::kPythonPath).value_or(""), plan.python_modules};
+  std::erase(folders, "");
+  return base::join(folders, ":");
+}
+
+// A variable that not every worker gets.
+struct Extra {
+  const char* name;
+  bool is_given;
+  std::string value;
+  bool yields = false;  // to a value that the user has set
+};
+
+std::vector<Extra> extra_variables(const LaunchPlan& plan, const Placement& placement, const WorkerContext& worker) {
+  const auto& devices = plan.visible_devices.at(static_cast<std::size_t>(worker.local_rank));
+  const bool has_gpus = std::ranges::any_of(plan.devices, [](const auto& gpu) { return gpu.has_value(); });
+  // A GPU has 8 hardware queues by default, and further streams share them. A kernel that waits for another rank then
+  // blocks what is queued behind it, which can be what that rank waits for. Python programs get no value, because
+  // torchrun sets none and frameworks choose their own.
+  const bool wants_queues = (has_gpus || plan.has_uncounted_gpus) && plan.is_native_program;
+  const bool has_python_path = !plan.python_hook.empty() || !plan.python_modules.empty();
+  // With images, all ranks agree on their interval. If the others go on from a kept state, this rank must, too.
+  const bool has_states = keeps_states(plan) || placement.image_cost > 0 || !placement.restore.ranks.empty();
+  const bool ends_hangs = !plan.hang.is_off() && plan.hang.action == HangAction::kill;
+  return {
+      // With 1, PyTorch ends the kernels of a broken collective, and the GPU goes on with what they leave. Then its
+      // state is that of no step.
+      {env::kNcclAsyncErrorHandling, true, keeps_states(plan) ? "3" : "1", true},
+      {env::kNcclRasAddress, has_gpus, ras_address(plan, placement), true},
+      {env::kNcclProfiler, !plan.nccl_profiler.empty(), plan.nccl_profiler},
+      {env::kCudaConnections, wants_queues, kMostCudaConnections, true},
+      {env::kOmpNumThreads, plan.omp_threads.has_value(), std::to_string(plan.omp_threads.value_or(0))},
+      {env::kCudaVisibleDevices, devices.has_value(), devices.value_or("")},
+      {env::kBackend, !plan.backend.empty(), plan.backend},
+      {env::kInject, !plan.faults.empty(), base::join(plan.faults, " ")},
+      {env::kWatched, true, ends_hangs ? "1" : "0"},
+      {env::kQuiet, plan.log.level > LogLevel::info, "1"},
+      {env::kPythonUnbuffered, plan.python_unbuffered, "1", true},
+      {env::kTorchFile, !plan.python_hook.empty(), worker.torch_file},
+      {env::kPythonPath, has_python_path, python_path(plan)},
+      {env::kStateMemory, has_states, state_memory_of(plan, placement, worker.local_rank)},
+      {env::kLastFailure, placement.attempt > 0, one_line(worker.last_failure)},
+  };
+}
+
 }  // namespace
 
 std::vector<std::string> interface_variables(const LaunchPlan& plan, const std::string& interface) {
@@ -128,51 +176,14 @@ std::map<std::string, std::string> worker_variables(const LaunchPlan& plan, cons
       {env::kStatusPage, std::to_string(wire::kPageDescriptor)},
       {env::kRecordRing, std::to_string(wire::kRingDescriptor)},
   };
-  if (!find_variable(plan.inherited_environment, env::kNcclAsyncErrorHandling)) {
-    // With 1, PyTorch ends the kernels of a broken collective, and the GPU goes on with what they leave. Then its state
-    // is that of no step.
-    variables.emplace(env::kNcclAsyncErrorHandling, keeps_states(plan) ? "3" : "1");
-  }
   for (const std::string& name : interface_variables(plan, placement.interface)) {
     // NCCL takes a name for the beginning of a name: eth1 would mean eth10, too. Gloo takes it as it is.
     variables.emplace(name, (name == env::kNcclInterface ? "=" : "") + placement.interface);
   }
-  const bool has_gpus = std::ranges::any_of(plan.devices, [](const auto& gpu) { return gpu.has_value(); });
-  if (has_gpus && !find_variable(plan.inherited_environment, env::kNcclRasAddress)) {
-    variables.emplace(env::kNcclRasAddress, ras_address(plan, placement));
+  for (const Extra& extra : extra_variables(plan, placement, worker)) {
+    const bool is_own = extra.yields && find_variable(plan.inherited_environment, extra.name);
+    if (extra.is_given && !is_own) variables.emplace(extra.name, extra.value);
   }
-  if (!plan.nccl_profiler.empty()) variables.emplace(env::kNcclProfiler, plan.nccl_profiler);
-  // A GPU has 8 hardware queues by default, and further streams share them. A kernel that waits for another rank then
-  // blocks what is queued behind it, which can be what that rank waits for. Python programs get no value, because
-  // torchrun sets none and frameworks choose their own.
-  const bool wants_queues = (has_gpus || plan.has_uncounted_gpus) && plan.is_native_program;
-  if (wants_queues && !find_variable(plan.inherited_environment, env::kCudaConnections)) {
-    variables.emplace(env::kCudaConnections, kMostCudaConnections);
-  }
-  if (plan.omp_threads) variables.emplace(env::kOmpNumThreads, std::to_string(*plan.omp_threads));
-  const auto& devices = plan.visible_devices.at(static_cast<std::size_t>(worker.local_rank));
-  if (devices) variables.emplace(env::kCudaVisibleDevices, *devices);
-  if (!plan.backend.empty()) variables.emplace(env::kBackend, plan.backend);
-  if (!plan.faults.empty()) variables.emplace(env::kInject, base::join(plan.faults, " "));
-  const bool ends_hangs = !plan.hang.is_off() && plan.hang.action == HangAction::kill;
-  variables.emplace(env::kWatched, ends_hangs ? "1" : "0");
-  if (plan.log.level > LogLevel::info) variables.emplace(env::kQuiet, "1");
-  if (plan.python_unbuffered && !find_variable(plan.inherited_environment, env::kPythonUnbuffered)) {
-    variables.emplace(env::kPythonUnbuffered, "1");
-  }
-  if (!plan.python_hook.empty()) variables.emplace(env::kTorchFile, worker.torch_file);
-  // The hook comes before the user's folders, and the modules after them.
-  std::vector<std::string> folders = {
-      plan.python_hook, find_variable(plan.inherited_environment, env::kPythonPath).value_or(""), plan.python_modules};
-  std::erase(folders, "");
-  if (!plan.python_hook.empty() || !plan.python_modules.empty()) {
-    variables.emplace(env::kPythonPath, base::join(folders, ":"));
-  }
-  // With images, all ranks agree on their interval. If the others go on from a kept state, this rank must, too.
-  if (keeps_states(plan) || placement.image_cost > 0 || !placement.restore.ranks.empty()) {
-    variables.emplace(env::kStateMemory, state_memory_of(plan, placement, worker.local_rank));
-  }
-  if (placement.attempt > 0) variables.emplace(env::kLastFailure, one_line(worker.last_failure));
   return variables;
 }
 
