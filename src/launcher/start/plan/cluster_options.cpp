@@ -36,6 +36,26 @@ std::string meeting_place(const ClusterEnv& cluster, const std::string& host_nam
   return is_first && *cluster.master_addr == "localhost" ? host_name : *cluster.master_addr;
 }
 
+// Returns the options of a job over all nodes that the scheduler has counted.
+base::Result<Options, StartFailure> over_nodes(const ClusterEnv& cluster, Options options,
+                                               const std::string& host_name) {
+  options.min_nodes = options.max_nodes = *cluster.node_count;
+  options.node_rank = cluster.node_rank;
+  const bool has_place = !options.rdzv_endpoint.empty() || !options.master_addr.empty();
+  if (!has_place) options.master_addr = meeting_place(cluster, host_name);
+  if (options.master_addr.empty() && !has_place) {
+    return StartFailure{base::kExitUsage, cluster.scheduler + " reports " + cluster.derived +
+                                              ", but not the address of node 0. Give --master-addr=HOST on all nodes, "
+                                              "or use --scheduler=none to run a separate job on each."};
+  }
+  if (!options.master_port && options.rdzv_endpoint.empty()) {
+    options.master_port = cluster.master_port.value_or(port_of_job(cluster.job_id));
+  }
+  if (options.run_id.empty() && !cluster.job_id.empty()) options.run_id = cluster.job_id;
+  options.warnings.push_back(cluster.scheduler + ": " + cluster.derived);
+  return options;
+}
+
 }  // namespace
 
 bool is_allocation_only(const ClusterEnv& cluster) {
@@ -74,21 +94,7 @@ base::Result<Options, StartFailure> with_cluster(const Options& options, const N
                               (cluster->scheduler == "LSF" ? "lsf" : "pbs"));
     return result;
   }
-  result.min_nodes = result.max_nodes = *cluster->node_count;
-  result.node_rank = cluster->node_rank;
-  const bool has_place = !options.rdzv_endpoint.empty() || !options.master_addr.empty();
-  if (!has_place) result.master_addr = meeting_place(*cluster, facts.host_name);
-  if (result.master_addr.empty() && !has_place) {
-    return StartFailure{base::kExitUsage, cluster->scheduler + " reports " + cluster->derived +
-                                              ", but not the address of node 0. Give --master-addr=HOST on all nodes, "
-                                              "or use --scheduler=none to run a separate job on each."};
-  }
-  if (!options.master_port && options.rdzv_endpoint.empty()) {
-    result.master_port = cluster->master_port.value_or(port_of_job(cluster->job_id));
-  }
-  if (options.run_id.empty() && !cluster->job_id.empty()) result.run_id = cluster->job_id;
-  result.warnings.push_back(cluster->scheduler + ": " + cluster->derived);
-  return result;
+  return over_nodes(*cluster, std::move(result), facts.host_name);
 }
 
 }  // namespace ddp::launcher

@@ -132,6 +132,28 @@ void choose_omp_threads(const NodeFacts& facts, LaunchPlan& plan) {
                        "); export it to override");
 }
 
+void take_facts(const NodeFacts& facts, LaunchPlan& plan) {
+  plan.host_name = facts.host_name;
+  plan.memory_room = facts.memory_room;
+  plan.node_has_gpus = !facts.gpus.empty();
+  plan.node_gpus = facts.gpus;
+  plan.has_uncounted_gpus = facts.has_uncounted_gpus;
+  plan.python_modules = facts.python_modules;
+  plan.inherited_environment = facts.environment;
+  std::erase_if(plan.inherited_environment,
+                [](const std::string& line) { return line.starts_with(std::string(wire::env::kAuthToken) + "="); });
+}
+
+void take_devices(const Devices& devices, LaunchPlan& plan) {
+  plan.workers = devices.workers;
+  plan.visible_devices = devices.binding.visible;
+  for (const std::optional<VisibleGpu>& gpu : devices.binding.meant) {
+    plan.devices.push_back(gpu ? std::optional(gpu->name) : std::nullopt);
+    plan.device_indices.push_back(gpu ? gpu->index : std::nullopt);
+  }
+  if (!devices.binding.note.empty()) plan.node_notes.push_back(devices.binding.note);
+}
+
 // NCCL loads one plug-in. The user's own comes first, and "none" switches it off.
 void choose_nccl_profiler(const NodeFacts& facts, LaunchPlan& plan) {
   const auto own = find_variable(facts.environment, wire::env::kNcclProfiler);
@@ -141,6 +163,12 @@ void choose_nccl_profiler(const NodeFacts& facts, LaunchPlan& plan) {
     plan.node_notes.push_back(std::string(wire::env::kNcclProfiler) + "=" + *own +
                               ": NCCL loads this plug-in, so ddplaunch sees the calls of NCCL only by other means");
   }
+}
+
+void plan_preload(const Options& options, const NodeFacts& facts, LaunchPlan& plan) {
+  const bool is_program = program_kind(options) == ProgramKind::executable;
+  if (plan.preload == kPreloadAuto && is_program && !facts.runs_python) plan.preload.clear();
+  if (!plan.preload.empty()) plan.preload_refused = no_preload_reason(plan);
 }
 
 // A fault of a rank that does not exist would test nothing. A note mentions the faults, so that the user does not
@@ -218,24 +246,13 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
   plan_from_environment(facts.environment, plan.hang);
   static_cast<WorkerCommand&>(plan) = std::move(command).value();
   if (!plan.interpreter_note.empty()) plan.node_notes.push_back(plan.interpreter_note);
-  plan.host_name = facts.host_name;
-  plan.memory_room = facts.memory_room;
-  plan.workers = devices.value().workers;
+  take_facts(facts, plan);
+  take_devices(devices.value(), plan);
   const std::uint64_t descriptors =
       limits::kJobDescriptors + limits::kDescriptorsPerWorker * static_cast<std::uint64_t>(plan.workers);
   if (auto shortage = descriptor_shortage(facts.limits, descriptors, base::counted(plan.workers, "worker"))) {
     return StartFailure{base::kExitOwnFault, *shortage};
   }
-  const DeviceBinding& binding = devices.value().binding;
-  plan.visible_devices = binding.visible;
-  plan.node_has_gpus = !facts.gpus.empty();
-  plan.node_gpus = facts.gpus;
-  plan.has_uncounted_gpus = facts.has_uncounted_gpus;
-  for (const std::optional<VisibleGpu>& gpu : binding.meant) {
-    plan.devices.push_back(gpu ? std::optional(gpu->name) : std::nullopt);
-    plan.device_indices.push_back(gpu ? gpu->index : std::nullopt);
-  }
-  if (!binding.note.empty()) plan.node_notes.push_back(binding.note);
   plan.nodes = rendezvous.value().nodes;
   if (auto failure = plan_stdin(options, facts, plan)) return *failure;
   if (auto failure = check_faults(plan)) return *failure;
@@ -248,25 +265,20 @@ base::Result<LaunchPlan, StartFailure> make_launch_plan(const Options& asked, co
 
   plan_output(options, facts, plan);
   if (options.numa_binding) {
-    auto bindings = plan_cpus(options, facts, binding);
+    auto bindings = plan_cpus(options, facts, devices.value().binding);
     if (!bindings) return bindings.error();
     plan.bindings = std::move(bindings).value();
     note_bindings(*options.numa_binding, plan);
   }
   choose_omp_threads(facts, plan);
-  const bool is_native = options.compatibility_mode == CompatibilityMode::native;
-  plan.python_modules = facts.python_modules;
-  if (!plan.hang.is_off() && plan.files.kind != RunFiles::Kind::none) plan.python_hook = facts.python_hook;
-  if (!plan.hang.is_off() && (!facts.gpus.empty() || facts.has_uncounted_gpus)) choose_nccl_profiler(facts, plan);
+  if (!plan.hang.is_off()) {
+    if (plan.files.kind != RunFiles::Kind::none) plan.python_hook = facts.python_hook;
+    if (!facts.gpus.empty() || facts.has_uncounted_gpus) choose_nccl_profiler(facts, plan);
+  }
   plan.is_native_program = runs_native_program(options, facts);
-  plan.python_unbuffered = is_native && facts.runs_python;
+  plan.python_unbuffered = options.compatibility_mode == CompatibilityMode::native && facts.runs_python;
   base::append(plan.node_notes, limit_notes(facts.limits, static_cast<int>(facts.gpus.size())));
-  plan.inherited_environment = facts.environment;
-  std::erase_if(plan.inherited_environment,
-                [](const std::string& line) { return line.starts_with(std::string(wire::env::kAuthToken) + "="); });
-  const bool is_program = program_kind(options) == ProgramKind::executable;
-  if (plan.preload == kPreloadAuto && is_program && !facts.runs_python) plan.preload.clear();
-  if (!plan.preload.empty()) plan.preload_refused = no_preload_reason(plan);
+  plan_preload(options, facts, plan);
   return plan;
 }
 

@@ -129,6 +129,14 @@ std::vector<std::string> without_effect(const Options& options) {
   return notes;
 }
 
+// Returns whether the job has one node and a store of its own. torchrun with neither backend, endpoint nor port behaves
+// as with --standalone.
+bool is_standalone(const Options& options) {
+  const bool torch = options.compatibility_mode != CompatibilityMode::native;
+  const bool is_placed = options.rdzv_backend || !options.rdzv_endpoint.empty() || options.master_port;
+  return options.standalone || (torch && options.max_nodes <= 1 && !is_placed);
+}
+
 // Returns why --witness has no effect, or an empty string if it has one.
 std::string why_no_witness(const Options& options, const NodesPlan& nodes) {
   if (!nodes.several()) return "there are no other nodes";
@@ -138,6 +146,16 @@ std::string why_no_witness(const Options& options, const NodesPlan& nodes) {
   if (nodes.min > 2)
     return "the job never has fewer than " + std::to_string(nodes.min) + " nodes, and most of them decide";
   return "";
+}
+
+void plan_witness(const Options& options, RendezvousPlan& plan) {
+  if (options.witness.empty()) return;
+  const std::string why = why_no_witness(options, plan.nodes);
+  if (why.empty()) {
+    plan.nodes.witness = options.witness;
+  } else {
+    plan.notes.push_back("--witness=" + options.witness + " has no effect: " + why);
+  }
 }
 
 }  // namespace
@@ -194,22 +212,14 @@ bool is_loopback(const std::string& address) {
 }
 
 base::Result<RendezvousPlan, StartFailure> plan_rendezvous(const Options& options, const NodeFacts& facts) {
-  auto nodes = plan_nodes(options, options.compatibility_mode != CompatibilityMode::native && is_static(options));
-  if (!nodes) return nodes.error();
   const bool torch = options.compatibility_mode != CompatibilityMode::native;
-  // torchrun with neither backend, endpoint nor port behaves as with --standalone.
-  const bool meant = torch && !nodes.value().several() && !options.rdzv_backend && options.rdzv_endpoint.empty() &&
-                     !options.master_port;
-
+  auto nodes = plan_nodes(options, torch && is_static(options));
+  if (!nodes) return nodes.error();
   RendezvousPlan plan;
   plan.nodes = std::move(nodes).value();
   plan.notes = without_effect(options);
-  if (!options.witness.empty()) {
-    const std::string why = why_no_witness(options, plan.nodes);
-    if (why.empty()) plan.nodes.witness = options.witness;
-    if (!why.empty()) plan.notes.push_back("--witness=" + options.witness + " has no effect: " + why);
-  }
-  if (options.standalone || meant) {
+  plan_witness(options, plan);
+  if (is_standalone(options)) {
     plan.store.advertised = !options.standalone && !options.master_addr.empty() ? options.master_addr : "localhost";
     const bool named = !options.run_id.empty() && !(torch && options.standalone);
     plan.run_id = named ? options.run_id : facts.random_uuid;
@@ -222,10 +232,8 @@ base::Result<RendezvousPlan, StartFailure> plan_rendezvous(const Options& option
     plan.run_id = !options.run_id.empty() ? options.run_id : is_common ? "none" : facts.random_id;
   }
   if (plan.nodes.several() && plan.store.port == 0) {
-    return StartFailure{
-        base::kExitUsage,
-        "--nnodes=" + plan.nodes.asked +
-            ": all nodes must know the port. Give one with --rdzv-endpoint=HOST:PORT or --master-port."};
+    return mistake("--nnodes=" + plan.nodes.asked +
+                   ": all nodes must know the port. Give one with --rdzv-endpoint=HOST:PORT or --master-port.");
   }
   const bool settled = !options.standalone && is_static(options);
   if (!options.local_addr.empty() && !settled && !plan.nodes.several()) plan.store.advertised = options.local_addr;
