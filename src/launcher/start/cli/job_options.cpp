@@ -344,6 +344,26 @@ constexpr WithoutEffect kWithoutEffect[] = {
     {"use-env", "1", "only ddplaunch launch passes --local_rank to the script"},
 };
 
+void warn_without_effect(std::span<const Setting> settings, Options& options) {
+  for (const WithoutEffect& entry : kWithoutEffect) {
+    const Setting* setting = last_of(settings, entry.option);
+    if (setting == nullptr || (!entry.value.empty() && entry.value != setting->value)) continue;
+    if (entry.option == "use-env" && options.compatibility_mode == CompatibilityMode::torch_launch) continue;
+    options.warnings.push_back(setting->subject + " has no effect: " + entry.reason);
+  }
+  for (const char* name : {"save-signals", "save-file", "save-command"}) {
+    const Setting* setting = last_of(settings, name);
+    if (setting != nullptr && options.save_grace.count() == 0) {
+      options.warnings.push_back(setting->subject + " has no effect without --save-grace=SECONDS");
+    }
+  }
+  if (options.image_cost > 0 && options.max_restarts == 0 && options.image_dir.empty()) {
+    options.warnings.emplace_back(
+        "--image-cost has no effect without --max-restarts=N or --image-dir=DIR, because nothing would begin with "
+        "the copies");
+  }
+}
+
 }  // namespace
 
 Options default_options(CompatibilityMode mode) {
@@ -388,39 +408,23 @@ void declare_help(OptionSet& c, const char* help) {
 }
 
 std::optional<std::string> check_together(std::span<const Setting> settings, Options& options) {
+  const std::pair<bool, const char*> conflicts[] = {
+      {options.module && options.no_python,
+       "--no-python and -m cannot be combined: a module needs Python. Leave one out."},
+      {options.module && options.run_path,
+       "--run-path and -m cannot be combined: a program is either a script or a module. Leave one out."},
+      {options.no_python && options.local_rank_argument,
+       "--no-python needs --use-env with ddplaunch launch: a program that is not a Python script gets no "
+       "--local_rank argument. Add --use-env."},
+      {!options.hosts.empty() && !options.host_file.empty(),
+       "--hosts and --hostfile cannot be combined: each names all hosts of the job. Leave one out."},
+      {options.json && !options.dry_run, "--json selects the format of --dry-run. Add --dry-run, or leave --json out."},
+  };
   choose_log_level(settings, options.log);
-  for (const WithoutEffect& entry : kWithoutEffect) {
-    const Setting* setting = last_of(settings, entry.option);
-    if (setting == nullptr || (!entry.value.empty() && entry.value != setting->value)) continue;
-    if (entry.option == "use-env" && options.compatibility_mode == CompatibilityMode::torch_launch) continue;
-    options.warnings.push_back(setting->subject + " has no effect: " + entry.reason);
+  for (const auto& [is_given, message] : conflicts) {
+    if (is_given) return message;
   }
-  if (options.module && options.no_python) {
-    return "--no-python and -m cannot be combined: a module needs Python. Leave one out.";
-  }
-  if (options.module && options.run_path) {
-    return "--run-path and -m cannot be combined: a program is either a script or a module. Leave one out.";
-  }
-  if (options.no_python && options.local_rank_argument) {
-    return "--no-python needs --use-env with ddplaunch launch: a program that is not a Python script gets no "
-           "--local_rank argument. Add --use-env.";
-  }
-  if (!options.hosts.empty() && !options.host_file.empty()) {
-    return "--hosts and --hostfile cannot be combined: each names all hosts of the job. Leave one out.";
-  }
-  for (const char* name : {"save-signals", "save-file", "save-command"}) {
-    const Setting* setting = last_of(settings, name);
-    if (setting != nullptr && options.save_grace.count() == 0) {
-      options.warnings.push_back(setting->subject + " has no effect without --save-grace=SECONDS");
-    }
-  }
-  if (options.image_cost > 0 && options.max_restarts == 0 && options.image_dir.empty()) {
-    options.warnings.emplace_back(
-        "--image-cost has no effect without --max-restarts=N or --image-dir=DIR, because nothing would begin with "
-        "the copies");
-  }
-  if (options.json && !options.dry_run)
-    return "--json selects the format of --dry-run. Add --dry-run, or leave --json out.";
+  warn_without_effect(settings, options);
   if (options.no_python && options.run_path) {
     options.no_python = false;
     options.warnings.emplace_back("--no-python has no effect, because --run-path requires Python");
