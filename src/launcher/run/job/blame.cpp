@@ -46,6 +46,12 @@ bool has_lost(const WorkerEnd& end, int rank, std::span<const WorkerEnd> ends) {
          std::ranges::find_if(ends, &WorkerEnd::has_left)->rank == rank;
 }
 
+// Ranks that lost another rank may be seen to end before that rank. One of them may have lost another one of them.
+bool was_lost(int rank, std::span<const WorkerEnd> ends) {
+  return std::ranges::any_of(ends,
+                             [&](const WorkerEnd& end) { return failed_by_itself(end) && has_lost(end, rank, ends); });
+}
+
 // Returns whether the worker's record says why it failed. A record that answers the launcher's signal does not.
 bool says_why(const WorkerEnd& end) {
   return end.error && !end.is_secondary() && end.error->written_at && !end.error->is_after_signal;
@@ -110,12 +116,7 @@ const WorkerEnd* find_culprit(std::span<const WorkerEnd> ends) {
   const WorkerEnd& known = cause == nullptr ? *first : *cause;
   const WorkerEnd& earlier = first_to_say_why(known, ends);
   if (&earlier != &known || cause != nullptr) return &earlier;
-  // Ranks that lost another rank may be seen to end before that rank. One of them may have lost another one of them.
-  const auto was_lost = [&](int rank) {
-    return std::ranges::any_of(
-        ends, [&](const WorkerEnd& end) { return failed_by_itself(end) && has_lost(end, rank, ends); });
-  };
-  const WorkerEnd* left = find([&](const WorkerEnd& end) { return end.has_left() && was_lost(end.rank); });
+  const WorkerEnd* left = find([&](const WorkerEnd& end) { return end.has_left() && was_lost(end.rank, ends); });
   if (left != nullptr) return left;
   const WorkerEnd* with_own = find([](const WorkerEnd& end) {
     return !end.status.success() && end.error && end.error->had_own_error && !end.error->is_after_signal;
