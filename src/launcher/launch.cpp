@@ -70,6 +70,30 @@ SignalArrived connection_lost(const LaunchPlan& plan) {
   return {has_hangup ? SIGHUP : ending.front(), "the connection to the launcher that started the job is lost"};
 }
 
+void log_details(const Shared& shared, bool has_cgroup) {
+  const auto detail = [&](const std::string& text) { shared.log.write({LogLevel::debug, LogSource::launcher, text}); };
+  detail("run " + shared.plan.run_id + ", supervisor pid " + std::to_string(::getpid()) + ", guardian pid " +
+         std::to_string(::getppid()));
+  if (!shared.directory.path().empty()) detail("files of the run are in " + shared.directory.path());
+  if (const auto& failure = shared.directory.socket_failure()) {
+    shared.log.write({LogLevel::warning, LogSource::hangs,
+                      "hangs inside PyTorch are not detected, because there is no place for PyTorch's sockets: " +
+                          failure->message + ". Set TMPDIR to a directory with a short path that can be written."});
+  }
+  detail(std::string("workers have ") + (has_cgroup ? "a cgroup" : "no cgroup") + " of their own");
+}
+
+// Works until the job is over. If the job is to stop (SIGTSTP), stops as soon as the workers have.
+void run_to_end(JobDriver& job, net::EventLoop& loop, OutputPump& output, bool& is_stopping) {
+  while (!job.is_over()) {
+    job.has_work() ? loop.poll() : loop.run();
+    job.work();
+    if (job.has_work() || !std::exchange(is_stopping, false)) continue;
+    output.pause_footer(true);
+    answer_stop();
+  }
+}
+
 // Runs the supervisor until its end, for which the guardian waits.
 base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
   Log& log = shared.log;
@@ -125,16 +149,7 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
       make_process_host(loop, has_cgroup ? &shared.cgroup : nullptr, preloader ? &*preloader : nullptr);
   readers = processes.get();
   RankProbe probe;
-  const auto detail = [&](const std::string& text) { log.write({LogLevel::debug, LogSource::launcher, text}); };
-  detail("run " + shared.plan.run_id + ", supervisor pid " + std::to_string(::getpid()) + ", guardian pid " +
-         std::to_string(::getppid()));
-  if (!shared.directory.path().empty()) detail("files of the run are in " + shared.directory.path());
-  if (const auto& failure = shared.directory.socket_failure()) {
-    log.write({LogLevel::warning, LogSource::hangs,
-               "hangs inside PyTorch are not detected, because there is no place for PyTorch's sockets: " +
-                   failure->message + ". Set TMPDIR to a directory with a short path that can be written."});
-  }
-  detail(std::string("workers have ") + (has_cgroup ? "a cgroup" : "no cgroup") + " of their own");
+  log_details(shared, has_cgroup);
   OutputPump output(loop, shared.plan.output, {shared.plan.host_name, shared.plan.role});
   output.on_notice = [&](const std::string& text) { log.write({LogLevel::warning, LogSource::output, text}); };
   output.on_console_closed = [&] {
@@ -180,13 +195,7 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
                                [&](const std::string& why) {
                                  write({LogLevel::warning, LogSource::launcher, why});
                                }});
-    while (!job.is_over()) {
-      job.has_work() ? loop.poll() : loop.run();
-      job.work();
-      if (job.has_work() || !std::exchange(is_stopping, false)) continue;
-      output.pause_footer(true);
-      answer_stop();
-    }
+    run_to_end(job, loop, output, is_stopping);
     driver = nullptr;
     views.end();
     if (const auto& outcome = job.result()) {
