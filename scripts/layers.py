@@ -127,6 +127,7 @@ TESTED_ELSEWHERE = {
     "launcher/see/top/top_screen.cpp": "integration/top_test.py",
     "launcher/see/top/view_client.cpp": "unit/launcher/see/top/view_server_test.cpp",
     "launcher/run/watchdog/verdict_text.cpp": "unit/launcher/see/report/hang_report_test.cpp",
+    "launcher/run/remote/host_job.cpp": "integration/ssh_hosts_test.py",
     "launcher/run/remote/controller_facts.cpp": "integration/ssh_hosts_test.py",
     "main.cpp": "integration/launch_test.cpp",
     "base/check.cpp": "it aborts; every DDP_CHECK runs it",

@@ -1,4 +1,4 @@
-#include "launcher/run/remote/host_job.h"
+#include "launcher/run/remote/host_job_state.h"
 
 #include <csignal>
 
