@@ -105,6 +105,7 @@ THIRD_PARTIES = {
 
 # Maps sources without a unit test of the same name to the tests that cover them.
 TESTED_ELSEWHERE = {
+    "launcher/run/job/coordinator_client.cpp": "integration/nodes_test.py",
     "launcher/run/job/job_driver.cpp": "simulation/nodes_simulation_test.cpp",
     "launcher/see/explain/explain_command.cpp": "integration/explain_test.py",
     "launcher/see/explain/explanation_text.cpp": "unit/launcher/see/explain/explanation_test.cpp",

@@ -1,4 +1,4 @@
-#include "launcher/run/job/coordinator_client.h"
+#include "launcher/run/job/control_link.h"
 
 #include <future>
 #include <string>
