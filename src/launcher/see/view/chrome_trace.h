@@ -20,97 +20,13 @@
 #include "launcher/run/ranks/rank_records.h"
 #include "launcher/run/ranks/rank_view.h"
 #include "launcher/see/view/collective_arrivals.h"
+#include "launcher/see/view/open_spans.h"
+#include "launcher/see/view/span_lanes.h"
 #include "launcher/see/view/step_rate.h"
+#include "launcher/see/view/trace_text.h"
 #include "launcher/see/view/training_curves.h"
 
 namespace ddp::launcher {
-
-// Returns the text as a JSON string with its quotes. Bytes that cannot be printed are shown as "\x1b".
-std::string json_string(std::string_view text);
-
-// The caller gives all members of an event between begin() and end(). Members named `..._json` are JSON already.
-//
-// The text is in the Trace Event Format of Chrome, as JSON, which Perfetto reads.
-class TraceText {
- public:
-  // `origin` is the time at which the trace begins: CLOCK_MONOTONIC in nanoseconds. Earlier times count as the origin.
-  explicit TraceText(std::uint64_t origin) : origin_(origin) {}
-
-  TraceText& begin(char kind, int process, int thread);
-  TraceText& name_json(std::string_view name) { return member("name", name); }
-  TraceText& category(std::string_view name);  // a word that needs no escapes
-  TraceText& time(std::uint64_t at);
-  TraceText& duration(std::uint64_t nanoseconds);
-  TraceText& id(std::uint64_t id);
-  // Adds a member of the event, or of its arguments after begin_args().
-  TraceText& member(std::string_view key, std::string_view json);
-  TraceText& member(std::string_view key, std::uint64_t number);
-  TraceText& begin_args();
-  void end();
-
-  std::uint64_t since_origin(std::uint64_t at) const { return at < origin_ ? 0 : at - origin_; }
-  std::size_t size() const { return text_.size(); }
-  // Returns the events that were added since the last call. Each of them begins with the separator that it needs.
-  std::string take();
-
- private:
-  void key(std::string_view key);
-  void microseconds(std::uint64_t nanoseconds);
-
-  const std::uint64_t origin_;
-  std::string text_;
-  bool is_first_ = true;
-  bool has_args_ = false;
-  bool needs_comma_ = false;
-};
-
-// Something that a rank has begun and not ended: what it hangs in, if it hangs.
-struct OpenSpan {
-  bool is_phase = false;     // otherwise a collective
-  std::string name;          // such as "all_reduce f32[8]" or "data loading"
-  std::string group;         // of a collective
-  std::uint64_t number = 0;  // of a collective, in its group
-  std::uint64_t since = 0;   // CLOCK_MONOTONIC, nanoseconds
-
-  friend bool operator==(const OpenSpan&, const OpenSpan&) = default;
-};
-
-// Returns the collectives that the rank has called and not finished, at most limits::kTraceOpenCalls per group, and its
-// phase unless that is training.
-std::vector<OpenSpan> open_spans(const RankView& rank);
-
-// Most samples know neither the name of a collective nor, for another node, when it was called. Keeps both from earlier
-// spans.
-void keep_what_is_known(const std::vector<OpenSpan>& known, std::vector<OpenSpan>& spans);
-
-// Spans come in any order, but those of about the same time come together: a lane remembers the latest ones only.
-//
-// It places spans of time on lanes, so that two spans of one lane are apart or one lies within the other. A viewer
-// shows each lane as a row.
-class SpanLanes {
- public:
-  explicit SpanLanes(int count = 1) : lanes_(static_cast<std::size_t>(count)) {}
-
-  // Returns the first lane on which the span fits, or std::nullopt if there is none.
-  std::optional<int> place(std::uint64_t begin, std::uint64_t end);
-
- private:
-  struct Span {
-    std::uint64_t begin;
-    std::uint64_t end;
-  };
-  struct Lane {
-    std::vector<Span> spans;            // the latest ones that were placed
-    std::uint64_t latest_end = 0;       // of all spans
-    std::uint64_t forgotten_until = 0;  // latest end of the spans that are not remembered
-    std::size_t next = 0;               // place in `spans` of the oldest one
-
-    bool place(const Span& span);
-    void add(const Span& span);
-  };
-
-  std::vector<Lane> lanes_;
-};
 
 // The numbers of the threads of a rank. Collectives that cross each other have further rows.
 enum class TraceThread : std::uint8_t { steps, collectives, gpu, phases, waits, more_collectives };

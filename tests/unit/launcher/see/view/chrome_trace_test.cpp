@@ -2,19 +2,15 @@
 
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
-#include <random>
 #include <set>
 #include <vector>
 
 #include "support/catch.h"
 #include "support/made_picture.h"
-#include "support/random_seed.h"
 
 using namespace ddp;
 using namespace ddp::launcher;
 using Json = nlohmann::json;
-using ddp::launcher::SpanLanes;
 using wire::RecordKind;
 
 namespace {
@@ -55,16 +51,6 @@ RankRecords of_rank(int rank, std::vector<Record> records) {
 
 Record collective(std::uint32_t number, double begin, double end, std::uint64_t bytes = 4096) {
   return {RecordKind::collective, 0, 1, 1, number, at(begin), at(end), bytes};
-}
-
-RankView rank_in(std::uint64_t called, std::uint64_t finished) {
-  RankView view;
-  view.rank = 3;
-  view.seen_at = 1000;
-  view.page.is_written = true;
-  view.page.phase = RankPhase::training;
-  view.page.groups.push_back({"world", 3, 4, 0, called, finished, finished, 0, 0});
-  return view;
 }
 
 }  // namespace
@@ -317,129 +303,4 @@ TEST_CASE("the Chrome trace leaves out invalid records and escapes control chara
   const auto slices = events(document(trace), "X");
   REQUIRE(slices.size() == 1);
   CHECK(slices[0].at("name") == "all_reduce ('\\xff\"\\\\x0a</script>')");
-}
-
-TEST_CASE("spans that are disjoint or nested share a lane") {
-  SpanLanes lanes(1);
-  CHECK(lanes.place(10, 20) == 0);
-  CHECK(lanes.place(20, 30) == 0);
-  CHECK(lanes.place(22, 28) == 0);
-  CHECK(lanes.place(22, 28) == 0);
-  CHECK(lanes.place(0, 40) == 0);
-  CHECK(lanes.place(50, 60) == 0);
-  CHECK(lanes.place(45, 45) == 0);
-}
-
-TEST_CASE("overlapping spans use different lanes") {
-  SpanLanes lanes(2);
-  CHECK(lanes.place(10, 20) == 0);
-  CHECK(lanes.place(15, 25) == 1);
-  CHECK_FALSE(lanes.place(18, 30));
-  CHECK(lanes.place(20, 30) == 0);
-  CHECK(lanes.place(5, 12) == 1);
-}
-
-TEST_CASE("spans on one lane never overlap, however many there are") {
-  std::mt19937_64 random(ddp::test::random_seed());
-  struct Placed {
-    std::uint64_t begin;
-    std::uint64_t end;
-  };
-  SpanLanes lanes(3);
-  std::vector<std::vector<Placed>> placed(3);
-  std::uint64_t now = 1000;
-  for (int i = 0; i < 3000; ++i) {
-    now += random() % 20;
-    const std::uint64_t begin = now - random() % 1000;
-    const std::uint64_t end = std::max(begin, now - random() % 30);
-    if (const auto lane = lanes.place(begin, end)) placed.at(static_cast<std::size_t>(*lane)).push_back({begin, end});
-  }
-  std::size_t count = 0;
-  for (auto& lane : placed) {
-    count += lane.size();
-    std::ranges::sort(
-        lane, [](const Placed& a, const Placed& b) { return a.begin != b.begin ? a.begin < b.begin : a.end > b.end; });
-    std::vector<std::uint64_t> open;
-    for (const Placed& span : lane) {
-      while (!open.empty() && open.back() <= span.begin) open.pop_back();
-      REQUIRE((open.empty() || span.end <= open.back()));
-      open.push_back(span.end);
-    }
-  }
-  CHECK(count > 500);
-}
-
-TEST_CASE("a rank that has finished its calls and trains has no open operation") {
-  CHECK(open_spans(rank_in(7, 7)).empty());
-  RankView view = rank_in(8, 7);
-  view.page.groups[0].is_left = true;
-  CHECK(open_spans(view).empty());
-  CHECK(open_spans(RankView()).empty());
-}
-
-TEST_CASE("unfinished collectives are named as far as they are known") {
-  RankView view = rank_in(9, 6);
-  view.arrivals = {{{7, 500}, {8, 600}}};
-  view.calls = {{{7, 1, 501, "all_reduce f32[8]", "bucket 0", ""}}};
-  CHECK(open_spans(view) == std::vector<OpenSpan>{{false, "all_reduce f32[8] ('bucket 0')", "world", 7, 501},
-                                                  {false, "collective", "world", 8, 600},
-                                                  {false, "collective", "world", 9, 1000}});
-}
-
-TEST_CASE("only the oldest of many unfinished collectives are named") {
-  const auto spans = open_spans(rank_in(UINT64_MAX, 0));
-  REQUIRE(spans.size() == 4);
-  CHECK(spans.back().number == 4);
-}
-
-TEST_CASE("a phase other than training is shown until the program is done") {
-  RankView view = rank_in(7, 7);
-  view.page.phase = RankPhase::evaluation;
-  view.page.phase_name = "validation";
-  view.page.phase_since = 300;
-  CHECK(open_spans(view) == std::vector<OpenSpan>{{true, "evaluation ('validation')", "", 0, 300}});
-  view.page.phase = RankPhase::done;
-  CHECK(open_spans(view).empty());
-}
-
-TEST_CASE("a sample with less information keeps that of an earlier one") {
-  RankView view = rank_in(7, 6);
-  view.arrivals = {{{7, 500}}};
-  view.calls = {{{7, 1, 501, "barrier", "", ""}}};
-  const auto known = open_spans(view);
-  view.calls.clear();
-  view.arrivals.clear();
-  auto spans = open_spans(view);
-  keep_what_is_known(known, spans);
-  CHECK(spans == known);
-  view.page.groups[0].called = 8;
-  view.page.groups[0].finished = 7;
-  spans = open_spans(view);
-  keep_what_is_known(known, spans);
-  CHECK(spans == std::vector<OpenSpan>{{false, "collective", "world", 8, 1000}});
-}
-
-TEST_CASE("a trace event is JSON with times in microseconds from the origin") {
-  TraceText text(1'000'000);
-  text.begin('X', 3, 1).name_json("\"step 1\"").category("step").time(1'002'034).duration(5'000);
-  text.begin_args().member("group", "\"world\"").member("number", std::uint64_t{7});
-  text.end();
-  CHECK(text.take() ==
-        "\n{\"ph\":\"X\",\"pid\":3,\"tid\":1,\"name\":\"step 1\",\"cat\":\"step\",\"ts\":2.034,\"dur\":5,"
-        "\"args\":{\"group\":\"world\",\"number\":7}}");
-  text.begin('f', 0, 2).id(255).time(5).end();
-  CHECK(text.take() == ",\n{\"ph\":\"f\",\"pid\":0,\"tid\":2,\"id\":\"0x00000000000000ff\",\"ts\":0}");
-  CHECK(text.take().empty());
-}
-
-TEST_CASE("names with any bytes become JSON strings") {
-  CHECK(json_string("a\"b\\c") == "\"a\\\"b\\\\c\"");
-  CHECK(nlohmann::json::parse(json_string("Gr\xc3\xbc\xc3\x9f\x65")).get<std::string>() == "Gr\xc3\xbc\xc3\x9f\x65");
-  CHECK(nlohmann::json::parse(json_string("\x01\xff\n")).get<std::string>() == "\\x01\\xff\\x0a");
-  std::mt19937 random(ddp::test::random_seed());
-  for (int round = 0; round < 2000; ++round) {
-    std::string bytes(random() % 40, ' ');
-    for (char& byte : bytes) byte = static_cast<char>(random());
-    CHECK_NOTHROW(nlohmann::json::parse(json_string(bytes)));
-  }
 }
