@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "launcher/limits.h"
 #include "launcher/run/output/line_splitter.h"
-#include "launcher/run/process/image_directory.h"
+#include "launcher/run/process/image_writer.h"
 #include "launcher/run/process/process_sample.h"
 
 namespace ddp::launcher {
