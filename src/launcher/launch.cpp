@@ -17,6 +17,7 @@
 #include "launcher/run/process/guardian.h"
 #include "launcher/run/process/launcher_signals.h"
 #include "launcher/run/process/preloader.h"
+#include "launcher/run/process/private_directory.h"
 #include "launcher/run/process/process_host.h"
 #include "launcher/run/process/run_directory.h"
 #include "launcher/run/watchdog/watchdog.h"

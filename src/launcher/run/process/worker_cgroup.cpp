@@ -13,7 +13,7 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "launcher/limits.h"
-#include "launcher/run/process/run_directory.h"
+#include "launcher/run/process/private_directory.h"
 #include "launcher/start/facts/cgroups.h"
 
 namespace ddp::launcher {
