@@ -15,6 +15,7 @@
 #include "base/unique_fd.h"
 #include "launcher/limits.h"
 #include "launcher/run/output/console_layout.h"
+#include "launcher/run/output/footer.h"
 #include "net/event_loop.h"
 
 namespace ddp::launcher {
