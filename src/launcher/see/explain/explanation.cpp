@@ -273,15 +273,11 @@ SortedFailures sorted(std::span<const LogFindings> logs, const std::optional<End
   SortedFailures all;
   for (const LogFindings& log : logs) {
     for (const Failure& failure : log.failures) {
-      if (failure.standing < least || (end && contradicts(*end, failure))) {
-        all.caught.push_back(failure);
-      } else if (follows(failure, log.failures)) {
-        continue;
-      } else if (only_reports(failure) || (failure.form == Form::fragment && failure.cause == nullptr)) {
-        all.reports.push_back(failure);
-      } else {
-        (failure.proof() == Proof::failure ? all.own : all.secondary).push_back(failure);
-      }
+      const bool is_caught = failure.standing < least || (end && contradicts(*end, failure));
+      if (!is_caught && follows(failure, log.failures)) continue;
+      const bool is_report = only_reports(failure) || (failure.form == Form::fragment && failure.cause == nullptr);
+      auto& own_or_secondary = failure.proof() == Proof::failure ? all.own : all.secondary;
+      (is_caught ? all.caught : is_report ? all.reports : own_or_secondary).push_back(failure);
     }
   }
   merge_near_causes(all.own);

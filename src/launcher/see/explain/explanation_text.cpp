@@ -96,13 +96,6 @@ void add_first_failure(const Explanation& explanation, std::vector<std::string>&
   add_short_lines(failures, 1, "then: ", lines);
 }
 
-void add_unordered(const std::vector<FailureGroup>& failures, std::vector<std::string>& lines) {
-  lines.emplace_back("these failures have no order in the logs, so that the first one is unknown:");
-  for (std::size_t i = 0; i < std::min(failures.size(), kMostGroups); ++i) {
-    add_failure(failures[i], headline(failures[i].first, false), lines);
-  }
-}
-
 // Says what was seen of a cause that is not in the logs.
 void add_unknown(const Explanation& explanation, std::vector<std::string>& lines) {
   lines.emplace_back("the cause is not in these logs");
@@ -116,8 +109,13 @@ void add_unknown(const Explanation& explanation, std::vector<std::string>& lines
 std::vector<std::string> lines_of(const Explanation& explanation) {
   std::vector<std::string> lines;
   const auto& failures = explanation.failures;
-  if (!failures.empty()) {
-    explanation.is_ordered ? add_first_failure(explanation, lines) : add_unordered(failures, lines);
+  if (!failures.empty() && explanation.is_ordered) {
+    add_first_failure(explanation, lines);
+  } else if (!failures.empty()) {
+    lines.emplace_back("these failures have no order in the logs, so that the first one is unknown:");
+    for (std::size_t i = 0; i < std::min(failures.size(), kMostGroups); ++i) {
+      add_failure(failures[i], headline(failures[i].first, false), lines);
+    }
   } else if (explanation.end && explanation.end->is_hang) {
     lines.push_back("ddplaunch found: " + first_line(explanation.end->text));
     lines.push_back("  in " + place_in_log(explanation.end->at));

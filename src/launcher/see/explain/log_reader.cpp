@@ -22,9 +22,7 @@ struct LineSigns {
   bool is_of_watchdog = false;
   bool announces_thread = false;
 
-  bool are_any() const {
-    return cause != nullptr || begins != Report::none || is_of_launcher || is_of_watchdog || announces_thread;
-  }
+  friend bool operator==(const LineSigns&, const LineSigns&) = default;
 };
 
 namespace {
@@ -314,9 +312,10 @@ void LogReader::note_launcher(std::string_view text) {
 void LogReader::read(std::string_view plain) {
   LineSigns signs = sign_finder().find(plain);
   signs.cause = find_cause(plain);
-  if (signs.are_any()) is_watching_ = true;
+  const bool has_sign = signs != LineSigns();
+  if (has_sign) is_watching_ = true;
   if (!is_watching_ && number_ > kFirstLines) return note_words(plain);
-  if (number_ % kFirstLines == 0) is_watching_ = signs.are_any() || needs_all_lines();
+  if (number_ % kFirstLines == 0) is_watching_ = has_sign || needs_all_lines();
   const LoggedLine line = read_line(plain);
   if (!begins_report(line.text, signs.begins)) signs.begins = Report::none;
   const bool is_of_worker = line.local_rank && !line.tag.empty();
