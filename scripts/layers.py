@@ -14,7 +14,7 @@ MAX_LINES = 600
 # component may include. A component may always include its own files.
 # The launcher's stages stand in the order of the data. They form three wings: see src/launcher/README.md.
 WINGS = {
-    "start": ["causes", "log", "facts", "cli", "plan"],
+    "start": ["causes", "log", "facts", "cli", "plan", "doctor"],
     "run": ["process", "output", "stacks", "ranks", "watchdog", "job", "remote"],
     "see": ["view", "report", "explain", "top", "store_command"],
 }
@@ -122,6 +122,15 @@ TESTED_ELSEWHERE = {
     "launcher/run/ranks/stack_watch.cpp": "interop/torch_hang_test.py",
     "launcher/run/ranks/torch_watch.cpp": "integration/torch_recorder_test.py",
     "launcher/see/explain/hang_text.cpp": "unit/launcher/see/explain/hang_records_test.cpp",
+    "launcher/start/doctor/gpu_checks.cpp": "unit/launcher/start/doctor/checks_test.cpp",
+    "launcher/start/doctor/known_variables.cpp": "unit/launcher/start/doctor/checks_test.cpp",
+    "launcher/start/doctor/limit_checks.cpp": "unit/launcher/start/doctor/checks_test.cpp",
+    "launcher/start/doctor/machine_checks.cpp": "unit/launcher/start/doctor/checks_test.cpp",
+    "launcher/start/doctor/network_checks.cpp": "unit/launcher/start/doctor/checks_test.cpp",
+    "launcher/start/doctor/node.cpp": "unit/launcher/start/doctor/checks_test.cpp",
+    "launcher/start/doctor/program_checks.cpp": "unit/launcher/start/doctor/checks_test.cpp",
+    "launcher/start/doctor/setting_checks.cpp": "unit/launcher/start/doctor/checks_test.cpp",
+    "launcher/start/doctor/doctor_command.cpp": "integration/doctor_test.py",
     "launcher/start/facts/no_udev.cpp": "unit/launcher/start/facts/cpu_topology_test.cpp",
     "launcher/run/job/coordinator_server.cpp": "integration/nodes_test.py",
     "launcher/see/top/terminal.cpp": "integration/top_test.py",

@@ -36,7 +36,14 @@ std::optional<double> parse_number(std::string_view text) {
 
 namespace {
 
-// Two neighbouring letters in the wrong order are one mistake (optimal string alignment).
+std::string format_number(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+}  // namespace
+
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before;
   std::vector<std::size_t> above;
@@ -54,14 +61,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   }
   return row[b.size()];
 }
-
-std::string format_number(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
-}  // namespace
 
 std::optional<std::string> nearest_match(std::string_view word, std::span<const std::string> candidates) {
   const std::string* best = nullptr;

@@ -22,6 +22,9 @@ std::optional<std::uint64_t> parse_hex(std::string_view text);
 // Parses the whole `text` as a finite, non-negative decimal number. Returns std::nullopt for anything else.
 std::optional<double> parse_number(std::string_view text);
 
+// Returns the number of inserted, missing, wrong and swapped letters between two words (optimal string alignment).
+std::size_t edit_distance(std::string_view a, std::string_view b);
+
 // Returns the candidate that differs least from `word` (inserted, missing, wrong and swapped letters), if that may be a
 // typing mistake: at most a third of the word's length, or 1, and never the whole word. The first one wins a tie.
 std::optional<std::string> nearest_match(std::string_view word, std::span<const std::string> candidates);

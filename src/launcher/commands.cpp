@@ -25,6 +25,7 @@
 #include "launcher/see/top/running_jobs.h"
 #include "launcher/see/top/top_command.h"
 #include "launcher/start/cli/parse.h"
+#include "launcher/start/doctor/doctor_command.h"
 #include "launcher/start/facts/node_facts.h"
 #include "launcher/start/facts/resource_limits.h"
 #include "launcher/start/plan/launch_plan.h"
@@ -203,6 +204,7 @@ int run(int argc, const char* const* argv, const Controller* controller) {
     Log log(with_color({}, Color::automatic, environment));
     return run_explain_command(*explain, log, print);
   }
+  if (const auto* doctor = std::get_if<DoctorOptions>(&parsed)) return doctor::run_doctor_command(*doctor, print);
   if (std::holds_alternative<OnHost>(parsed)) return run_on_host();
   auto options = std::get<Options>(parsed);
   options.command_line.assign(argv, argv + argc);

@@ -130,7 +130,7 @@ std::string help_text(const std::string& name) {
 
 std::string short_help_text() {
   return R"(Usage: ddplaunch [options] program [arguments ...]
-       ddplaunch top|ls|store|report|bench|launch|help [options] ...
+       ddplaunch top|ls|store|report|explain|doctor|bench|launch|help ...
 
 Examples:
   ddplaunch train.py --epochs 3                 one worker per visible GPU

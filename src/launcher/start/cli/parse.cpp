@@ -105,9 +105,10 @@ class CommandLine {
     if (word == "top") return subcommand<TopOptions>(word, rest, true);
     if (word == "ls") return subcommand<LsOptions>(word, rest, true);
     if (word == "explain") return subcommand<ExplainOptions>(word, rest, true);
+    if (word == "doctor") return subcommand<DoctorOptions>(word, rest, true);
     if (word == "bench") return bench(rest);
     if (word == "on-host") return OnHost{};
-    if (word == "doctor" || word == "replay") {
+    if (word == "replay") {
       return UsageError{"ddplaunch " + word + " is reserved for future use. To start a program of that name, write ./" +
                         word + " or its path."};
     }

@@ -26,8 +26,8 @@ struct OnHost {};
 // The command line takes precedence over PET_* variables, these over --config, and that over the defaults. The name in
 // argv[0] decides the compatibility mode: torchrun selects torchrun. `environment` has lines "NAME=value". Reads no
 // file except that of --config.
-using ParsedCommand = std::variant<Options, StoreOptions, ReportOptions, TopOptions, LsOptions, ExplainOptions, OnHost,
-                                   Information, UsageError>;
+using ParsedCommand = std::variant<Options, StoreOptions, ReportOptions, TopOptions, LsOptions, ExplainOptions,
+                                   DoctorOptions, OnHost, Information, UsageError>;
 ParsedCommand parse_command_line(int argc, const char* const* argv, std::span<const std::string> environment);
 
 }  // namespace ddp::launcher

@@ -64,12 +64,23 @@ struct ExplainOptions {
   friend bool operator==(const ExplainOptions&, const ExplainOptions&) = default;
 };
 
+struct DoctorOptions {
+  int workers = 0;  // of this node; 0 for one per GPU, or one
+  int nodes = 1;
+  std::string checkpoint_dir;  // empty if none is to be checked
+  bool strict = false;
+  bool json = false;
+
+  friend bool operator==(const DoctorOptions&, const DoctorOptions&) = default;
+};
+
 // Declares the options at `command`, which sets `options` when it parses.
 void declare_options(OptionSet& command, TopOptions& options);
 void declare_options(OptionSet& command, LsOptions& options);
 void declare_options(OptionSet& command, StoreOptions& options);
 void declare_options(OptionSet& command, ReportOptions& options);
 void declare_options(OptionSet& command, ExplainOptions& options);
+void declare_options(OptionSet& command, DoctorOptions& options);
 
 // Takes the words that are no options, and what follows from several options. Returns a sentence for the user if the
 // words are not right.
@@ -78,6 +89,7 @@ std::optional<std::string> check_together(const CommandWords& words, LsOptions& 
 std::optional<std::string> check_together(const CommandWords& words, StoreOptions& options);
 std::optional<std::string> check_together(const CommandWords& words, ReportOptions& options);
 std::optional<std::string> check_together(const CommandWords& words, ExplainOptions& options);
+std::optional<std::string> check_together(const CommandWords& words, DoctorOptions& options);
 
 // Returns the declared options, for code that does not parse.
 template <typename CommandOptions>

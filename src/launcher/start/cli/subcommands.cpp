@@ -54,6 +54,16 @@ constexpr const char* kExplainExitCodes =
     "ddplaunch explain exits with 0 if the cause is known for certain, and with 1 if it is not. Other codes: 2: wrong "
     "usage; 125: a file cannot be read.";
 
+constexpr const char* kDoctorDescription =
+    "Checks whether this node suits a job before it starts: limits, memory, CPUs, the clock, the network, RDMA, the GPUs "
+    "and their driver, PCIe paths between GPUs, NCCL, variables, and what a report of a hang will lack. Prints one line "
+    "for each check (ok, unknown, warn or FAIL), and for each trouble what to do. Each check runs in a process of its "
+    "own, so that nothing that hangs can hang the doctor.";
+
+constexpr const char* kDoctorExitCodes =
+    "ddplaunch doctor exits with 0 if no check fails, with 1 if there is a warning and --strict is given, and with 2 if "
+    "a check fails. Other codes: 2: wrong usage.";
+
 constexpr const char* kBenchDescription =
     "Measures collectives between the workers that the options start, and prints the columns of nccl-tests: the time "
     "in microseconds (median and minimum over the iterations of the slowest rank), algbw and busbw in GB/s. "
@@ -89,6 +99,8 @@ std::span<const Subcommand> subcommands() {
                  kReportExitCodes, "ddplaunch report run.jsonl -o run.html"},
       Subcommand{"explain", "Explain from logs why a job has failed.", "ddplaunch explain FILE|DIR|- ... [--json]",
                  kExplainDescription, options_of<ExplainOptions>, kExplainExitCodes, "ddplaunch explain slurm-4711.out"},
+      Subcommand{"doctor", "Check this node before a job starts.", "ddplaunch doctor [options]", kDoctorDescription,
+                 options_of<DoctorOptions>, kDoctorExitCodes, "ddplaunch doctor --nproc-per-node=8 --nnodes=2"},
       Subcommand{"bench", "Measure collectives between the workers.",
                  "ddplaunch bench [options of ddplaunch] [OPERATION ...] [options]", kBenchDescription, bench_options,
                  nullptr, "ddplaunch bench --nproc-per-node=4 all_reduce --sizes=4K,1M,25M"},

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -59,6 +60,7 @@ ResourceLimits read_resource_limits() {
   ResourceLimits limits;
   limits.descriptors = number(limit_of(RLIMIT_NOFILE).rlim_max);
   limits.open_descriptors = count_open_descriptors(limits.descriptors);
+  if (::geteuid() != 0) limits.processes = number(limit_of(RLIMIT_NPROC).rlim_cur);
   limits.locked_memory = number(limit_of(RLIMIT_MEMLOCK).rlim_cur);
   limits.stack = number(limit_of(RLIMIT_STACK).rlim_cur);
   std::error_code ignored;

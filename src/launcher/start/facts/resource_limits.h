@@ -15,6 +15,7 @@ struct ResourceLimits {
 
   std::uint64_t descriptors = kUnlimited;    // hard limit of RLIMIT_NOFILE; the launcher raises the soft limit
   std::uint64_t open_descriptors = 0;        // inherited, except the three standard ones
+  std::uint64_t processes = kUnlimited;      // soft limit of RLIMIT_NPROC, which does not bind root; threads count
   std::uint64_t locked_memory = kUnlimited;  // soft limit of RLIMIT_MEMLOCK
   std::uint64_t stack = 0;                   // soft limit of RLIMIT_STACK
   bool has_rdma = false;                     // InfiniBand or RoCE devices

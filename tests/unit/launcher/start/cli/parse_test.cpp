@@ -217,12 +217,9 @@ TEST_CASE("a reserved first word selects a subcommand, and a path never does") {
   CHECK(launch.local_rank_argument);
   CHECK_FALSE(parsed_as({"launch", "--use_env", "train.py"}).local_rank_argument);
   CHECK(mistake({"launch", "--no-python", "p"}).ends_with("See ddplaunch launch --help"));
-  for (const char* word : {"doctor", "replay"}) {
-    CHECK(mistake({word, "-q"}) == std::string("ddplaunch ") + word +
-                                       " is reserved for future use. To start a program of that name, write ./" + word +
-                                       " or its path.");
-    CHECK(parsed_as({std::string("./") + word}).command == Words{std::string("./") + word});
-  }
+  CHECK(mistake({"replay", "-q"}) ==
+        "ddplaunch replay is reserved for future use. To start a program of that name, write ./replay or its path.");
+  CHECK(parsed_as({"./replay"}).command == Words{"./replay"});
   CHECK(parsed_as({"./store"}).command == Words{"./store"});
   CHECK(parsed_as({"--", "store"}).command == Words{"store"});
   CHECK(parsed_as({"store"}, {}, "torchrun").command == Words{"store"});

@@ -196,8 +196,18 @@ TEST_CASE("ddplaunch explain without a log is an error") {
   CHECK_THAT(mistake({"explain", "--jsn", "a"}), Catch::StartsWith("unknown option --jsn. Did you mean --json?"));
 }
 
-TEST_CASE("the help of store, report, top, ls and explain lists each option in at most 80 columns") {
-  for (const char* name : {"store", "report", "top", "ls", "explain"}) {
+TEST_CASE("ddplaunch doctor takes the size of a job, and no program") {
+  CHECK(parsed_as<DoctorOptions>({"doctor"}) == DoctorOptions{});
+  CHECK(parsed_as<DoctorOptions>(
+            {"doctor", "--nproc-per-node=8", "--nnodes=2", "--checkpoint-dir=/data", "--strict", "--json"}) ==
+        DoctorOptions{8, 2, "/data", true, true});
+  CHECK_THAT(mistake({"doctor", "train.py"}), Catch::StartsWith("ddplaunch doctor starts no program."));
+  CHECK_FALSE(mistake({"doctor", "--nnodes=0"}).empty());
+  CHECK(parsed_as({"./doctor"}).command == Words{"./doctor"});
+}
+
+TEST_CASE("the help of each subcommand without a job lists each option in at most 80 columns") {
+  for (const char* name : {"store", "report", "top", "ls", "explain", "doctor"}) {
     CAPTURE(name);
     const std::string text = information({name, "--help", "--nonsense"});
     CHECK(text == subcommand_help(*find_subcommand(name)));

@@ -1,0 +1,50 @@
+// The checks of `ddplaunch doctor`, as a table. A check reads the node and returns what it found. It may hang, for
+// example on a file system or on a driver, so it runs in a process of its own (run_checks.h).
+#pragma once
+
+#include <chrono>
+#include <span>
+#include <string_view>
+
+#include "launcher/start/doctor/finding.h"
+#include "launcher/start/doctor/node.h"
+
+namespace ddp::launcher::doctor {
+
+struct Check {
+  std::string_view name;  // of a finding, for users and for scripts; never changes
+  Findings (*run)(const Node& node);
+  Grade if_it_hangs = Grade::unknown;
+};
+
+// In the order in which the findings are shown.
+std::span<const Check> all_checks();
+
+// --- limits
+Findings check_files(const Node& node);
+Findings check_processes(const Node& node);
+Findings check_locked_memory(const Node& node);
+Findings check_stack(const Node& node);
+Findings check_ports(const Node& node);
+// --- memory and CPUs
+Findings check_memory(const Node& node);
+Findings check_shared_memory(const Node& node);
+Findings check_cpus(const Node& node);
+Findings check_clock(const Node& node);
+// --- network
+Findings check_host_name(const Node& node);
+Findings check_interfaces(const Node& node);
+Findings check_rdma(const Node& node);
+// --- GPUs
+Findings check_gpus(const Node& node);
+Findings check_driver(const Node& node);
+Findings check_pci_links(const Node& node);
+Findings check_peer_access(const Node& node);
+Findings check_fabric(const Node& node);
+// --- programs and their settings
+Findings check_nccl(const Node& node);
+Findings check_variables(const Node& node);
+Findings check_diagnosis(const Node& node);
+Findings check_checkpoints(const Node& node);
+
+}  // namespace ddp::launcher::doctor

@@ -1,0 +1,42 @@
+// Finding is what a check of `ddplaunch doctor` says about a node. A check that could not read its source says
+// `unknown`, with the reason. It never says `ok` about something that it has not seen.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "wire/json_fields.h"
+
+namespace ddp::launcher::doctor {
+
+enum class Grade : std::uint8_t { ok, unknown, warn, fail };
+
+struct Finding {
+  std::string check;  // the name of the check, which sets it
+  Grade grade = Grade::ok;
+  std::string text;    // what was found
+  std::string remedy;  // what to do, with the command; empty if there is nothing to do
+
+  friend bool operator==(const Finding&, const Finding&) = default;
+};
+using Findings = std::vector<Finding>;
+
+inline Finding ok(std::string text) {
+  return {"", Grade::ok, std::move(text), ""};
+}
+inline Finding unknown(std::string text, std::string remedy = "") {
+  return {"", Grade::unknown, std::move(text), std::move(remedy)};
+}
+inline Finding warn(std::string text, std::string remedy) {
+  return {"", Grade::warn, std::move(text), std::move(remedy)};
+}
+inline Finding fail(std::string text, std::string remedy) {
+  return {"", Grade::fail, std::move(text), std::move(remedy)};
+}
+
+NLOHMANN_JSON_SERIALIZE_ENUM(
+    Grade, {{Grade::ok, "ok"}, {Grade::unknown, "unknown"}, {Grade::warn, "warn"}, {Grade::fail, "fail"}})
+BOOST_DESCRIBE_STRUCT(Finding, (), (check, grade, text, remedy))
+
+}  // namespace ddp::launcher::doctor

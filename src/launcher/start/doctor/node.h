@@ -1,0 +1,56 @@
+// Node is what the checks may ask about this node: a tree of files, and the few facts that no file shows.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "launcher/start/facts/gpu_facts.h"
+#include "launcher/start/facts/resource_limits.h"
+
+namespace ddp::launcher::doctor {
+
+struct FileSystem {
+  std::uint64_t bytes = 0;
+  std::uint64_t free_bytes = 0;  // for this user
+
+  friend bool operator==(const FileSystem&, const FileSystem&) = default;
+};
+
+struct Node {
+  std::string root;  // /proc, /sys, /dev, /etc and the libraries are below it; empty except in tests
+  std::string host_name;
+  std::vector<std::string> environment;  // "NAME=value" lines
+  std::string home;                      // of this user; below `root`
+  bool is_root = false;                  // the doctor may read what only root may
+  ResourceLimits limits;
+  std::vector<GpuFacts> gpus;
+  int workers = 1;              // on this node
+  int nodes = 1;                // of the job
+  std::string folder;           // of the checkpoints; empty if none is named
+  bool is_synchronized = true;  // the kernel says that a time server sets the clock
+  std::function<std::optional<FileSystem>(const std::string& path)> file_system;  // std::nullopt if there is none
+
+  // Returns a file of the tree, or "" if it cannot be read.
+  std::string text(const std::string& path) const;
+  std::string line(const std::string& path) const;
+  bool exists(const std::string& path) const;
+  // Returns the names in a directory of the tree, in their order.
+  std::vector<std::string> names(const std::string& path) const;
+  // Returns the value of a variable, or "" if it is not set.
+  std::string variable(std::string_view name) const;
+  // Returns the CPUs that this process may use, or none if they are unknown.
+  std::set<int> allowed_cpus() const;
+  bool is_virtual() const;  // it is a virtual machine
+};
+
+// Returns the CPUs of a list such as "0-3,8".
+std::set<int> cpus_of(const std::string& list);
+
+// Reads this node. `workers` is 0 if there is a worker for each GPU, or one without GPUs.
+Node this_node(int workers, int nodes, const std::string& folder);
+
+}  // namespace ddp::launcher::doctor

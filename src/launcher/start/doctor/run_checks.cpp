@@ -1,0 +1,125 @@
+#include "launcher/start/doctor/run_checks.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "base/exit_status.h"
+#include "base/text.h"
+#include "base/uninterrupted.h"
+#include "base/unique_fd.h"
+#include "wire/json_fields.h"
+
+namespace ddp::launcher::doctor {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::size_t kMostBytes = 1 << 20;  // of the findings of one check
+
+struct Running {
+  const Check* check = nullptr;
+  pid_t pid = -1;
+  base::UniqueFd output;
+  std::string text;
+  bool has_ended = false;  // all of its findings have been read
+};
+
+[[noreturn]] void run(const Check& check, const Node& node, int output) {
+  Findings findings;
+  try {
+    findings = check.run(node);
+  } catch (const std::exception& error) {
+    findings = {unknown(std::string("it could not be checked: ") + error.what())};
+  }
+  const std::string text = wire::json_of(findings).dump(-1, ' ', false, wire::Json::error_handler_t::replace);
+  std::size_t written = 0;
+  while (written < text.size()) {
+    const ssize_t bytes = ::write(output, text.data() + written, text.size() - written);
+    if (bytes <= 0) ::_exit(1);
+    written += static_cast<std::size_t>(bytes);
+  }
+  ::_exit(0);
+}
+
+Running start(const Check& check, const Node& node) {
+  Running running{.check = &check};
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return running;
+  running.output = base::UniqueFd(ends[0]);
+  const base::UniqueFd input(ends[1]);
+  running.pid = ::fork();
+  if (running.pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    run(check, node, input.get());
+  }
+  return running;
+}
+
+void read_until(std::vector<Running>& all, Clock::time_point end) {
+  while (true) {
+    std::vector<pollfd> waits;
+    std::vector<Running*> readers;
+    for (Running& running : all) {
+      if (running.pid <= 0 || running.has_ended) continue;
+      waits.push_back({running.output.get(), POLLIN, 0});
+      readers.push_back(&running);
+    }
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
+    if (waits.empty() || left.count() <= 0) return;
+    if (::poll(waits.data(), waits.size(), static_cast<int>(left.count())) <= 0) continue;
+    for (std::size_t i = 0; i < waits.size(); ++i) {
+      if (waits[i].revents == 0) continue;
+      char bytes[4096];
+      const ssize_t count = base::uninterrupted([&] { return ::read(waits[i].fd, bytes, sizeof bytes); });
+      if (count > 0) readers[i]->text.append(bytes, static_cast<std::size_t>(count));
+      if (count <= 0 || readers[i]->text.size() > kMostBytes) readers[i]->has_ended = true;
+    }
+  }
+}
+
+Findings findings_of(Running& running, std::chrono::milliseconds limit) {
+  if (running.pid <= 0) return {unknown("no process could be started for it")};
+  Findings findings;
+  if (!running.has_ended) {
+    // A process that hangs in the kernel does not end by this, so nothing waits for it.
+    ::kill(running.pid, SIGKILL);
+    ::waitpid(running.pid, nullptr, WNOHANG);
+    return {{"", running.check->if_it_hangs,
+             "no answer within " + base::human_duration(limit) + ": the kernel, a driver or a file system hangs",
+             "dmesg | tail, and cat /proc/PID/stack of it as root"}};
+  }
+  int status = 0;
+  base::uninterrupted([&] { return ::waitpid(running.pid, &status, 0); });
+  try {
+    wire::read_json(wire::Json::parse(running.text), findings);
+  } catch (const std::exception&) {
+    findings = {unknown("the check itself ended early: " + base::ExitStatus::from_wait(status).describe())};
+  }
+  return findings;
+}
+
+}  // namespace
+
+Findings run_checks(std::span<const Check> checks, const Node& node, std::chrono::milliseconds limit) {
+  const auto end = Clock::now() + limit;
+  std::vector<Running> all;
+  for (const Check& check : checks) all.push_back(start(check, node));
+  read_until(all, end);
+  Findings findings;
+  for (Running& running : all) {
+    for (Finding& finding : findings_of(running, limit)) {
+      finding.check = running.check->name;
+      findings.push_back(std::move(finding));
+    }
+  }
+  return findings;
+}
+
+}  // namespace ddp::launcher::doctor
