@@ -55,14 +55,14 @@ constexpr const char* kExplainExitCodes =
     "usage; 125: a file cannot be read.";
 
 constexpr const char* kDoctorDescription =
-    "Checks whether this node suits a job before it starts: limits, memory, CPUs, the clock, the network, RDMA, the GPUs "
-    "and their driver, PCIe paths between GPUs, NCCL, variables, and what a report of a hang will lack. Prints one line "
-    "for each check (ok, unknown, warn or FAIL), and for each trouble what to do. Each check runs in a process of its "
-    "own, so that nothing that hangs can hang the doctor.";
+    "Checks whether this node suits a job before it starts. It looks at limits, memory, CPUs, the clock and the network. "
+    "It also looks at the GPUs, their driver and their PCIe paths, and at NCCL and its variables. Prints one line for each "
+    "check (ok, unknown, warn or FAIL), and for each trouble what to do. Each check runs in a process of its own, so that "
+    "nothing that hangs can hang the doctor.";
 
 constexpr const char* kDoctorExitCodes =
-    "ddplaunch doctor exits with 0 if no check fails, with 1 if there is a warning and --strict is given, and with 2 if "
-    "a check fails. Other codes: 2: wrong usage.";
+    "ddplaunch doctor exits with 0 if no check fails, and with 2 if one does or the usage is wrong. With --strict, it "
+    "exits with 1 if there is a warning. Other codes: 125: the findings cannot be printed.";
 
 constexpr const char* kBenchDescription =
     "Measures collectives between the workers that the options start, and prints the columns of nccl-tests: the time "
