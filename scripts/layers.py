@@ -122,6 +122,7 @@ TESTED_ELSEWHERE = {
     "launcher/run/ranks/stack_watch.cpp": "interop/torch_hang_test.py",
     "launcher/run/ranks/torch_watch.cpp": "integration/torch_recorder_test.py",
     "launcher/see/explain/hang_text.cpp": "unit/launcher/see/explain/hang_records_test.cpp",
+    "launcher/start/doctor/cuda_driver.cpp": "unit/launcher/start/doctor/peer_proof_test.cpp",
     "launcher/start/doctor/gpu_checks.cpp": "unit/launcher/start/doctor/checks_test.cpp",
     "launcher/start/doctor/known_variables.cpp": "unit/launcher/start/doctor/checks_test.cpp",
     "launcher/start/doctor/limit_checks.cpp": "unit/launcher/start/doctor/checks_test.cpp",

@@ -10,6 +10,9 @@
 //   FAKE_GPU_UUIDS                UUIDs of the devices, 32 hexadecimal digits each, separated by commas
 //   FAKE_GPU_DELAY                if set, every action on a stream first waits for a random time up to this (µs)
 //   CUDA_DEVICE_MAX_CONNECTIONS   number of hardware queues of a device (8)
+//   FAKE_GPU_PEERS                what happens to writes to another device's memory: "mirror" (the writer reads them
+//                                 back, and the owner sees nothing), "wrong_word", "lost_flag", "lost_copy", "hang",
+//                                 "slow", or "none" (no access is offered)
 //   FAKE_NCCL_VERSION             version (22907)
 //   FAKE_NCCL_FAIL_FIRST          if "1", every collective ends with a system error
 //   NCCL_COMM_BLOCKING            as for NCCL, it takes precedence over a communicator's configuration

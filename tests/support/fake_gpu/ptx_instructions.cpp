@@ -212,6 +212,9 @@ void branch(PtxThread& thread, const PtxInstruction& i) {
 void end(PtxThread& thread, const PtxInstruction&) {
   thread.state = PtxThread::State::has_ended;
 }
+void order_accesses(PtxThread&, const PtxInstruction&) {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
 void wait_for_block(PtxThread& thread, const PtxInstruction&) {
   thread.state = PtxThread::State::waits_for_block;
 }
@@ -350,9 +353,12 @@ const std::map<std::string_view, PtxInstructionKind>& ptx_instructions() {
       {"atom.shared.add.u32", kAtomicAdd<u32, kShared>},
       {"atom.global.add.u64", kAtomicAdd<u64, kGlobal>},
 
+      {"ld.volatile.global.u64", kLoad<u64>},
+      {"st.volatile.global.u64", kStore<u64>},
       {"bra", {PtxForm::branch, 1, branch}},
       {"bra.uni", {PtxForm::branch, 1, branch}},
       {"bar.sync", {PtxForm::none, 1, wait_for_block}},
+      {"membar.sys", {PtxForm::none, 0, order_accesses}},
       {"ret", {PtxForm::none, 0, end}},
   };
   return kinds;

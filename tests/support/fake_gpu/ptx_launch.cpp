@@ -68,7 +68,7 @@ EXPORT int cuLaunchKernel(void* function, unsigned blocks, unsigned blocks_y, un
     std::memcpy(launch.parameters.data() + parameter.offset, parameters[i], parameter.bytes);
   }
   stream_of(stream).push([launch = std::move(launch), device = current_device()]() mutable {
-    launch.memory = device_blocks(device);
+    launch.memory = reachable_blocks(device);
     if (const int error = run_ptx(launch); error != kSuccess) break_device(device, error);
   });
   return kSuccess;

@@ -81,10 +81,16 @@ PtxModule parse_ptx(std::string_view text);
 struct DeviceBlock {
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;
+  bool is_of_peer = false;
 };
 
 // Returns the memory that is allocated on a device now, in ascending order.
 std::vector<DeviceBlock> device_blocks(int device);
+
+// Returns the same, and the memory of the peers to which the device has access.
+std::vector<DeviceBlock> reachable_blocks(int device);
+// Returns where an access to the memory of a peer ends up, which a fault may change.
+std::byte* through_window(const DeviceBlock& block, std::uintptr_t address);
 
 struct PtxLaunch {
   const PtxKernel* kernel = nullptr;
@@ -92,7 +98,7 @@ struct PtxLaunch {
   unsigned threads = 0;  // per block
   unsigned number = 0;   // decides in which order threads and blocks run
   std::vector<std::byte> parameters;
-  std::vector<DeviceBlock> memory;  // device_blocks(); the kernel may access nothing else
+  std::vector<DeviceBlock> memory;  // reachable_blocks(); the kernel may access nothing else
 };
 
 // Runs all blocks, one after the other, and their threads one after the other from barrier to barrier. Their order

@@ -37,6 +37,7 @@ struct PtxThread {
       hint = static_cast<std::uint32_t>(later - blocks.begin()) - 1;
       if (!holds(hint)) return stop(kIllegalAddress);
     }
+    if (blocks[hint].is_of_peer) return through_window(blocks[hint], begin);
     return reinterpret_cast<std::byte*>(begin);  // NOLINT(performance-no-int-to-ptr)
   }
 

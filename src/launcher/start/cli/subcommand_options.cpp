@@ -194,6 +194,8 @@ void declare_options(OptionSet& c, DoctorOptions& o) {
           "Check whether this node suits a job of this number of nodes. [default: 1]");
   c.value("--checkpoint-dir", "DIR", some_text(o.checkpoint_dir, "a directory"),
           "Check whether checkpoints can be written to this directory.");
+  c.flag("--deep", o.deep,
+         "Also prove that GPUs can write to each other's memory. It takes up to a minute, and some memory of each GPU.");
   c.flag("--strict", o.strict, "Exit with 1 if there is a warning.");
   c.flag("--json", o.json, "Print the findings as one JSON document.");
   declare_help(c, "Print this text and exit.");

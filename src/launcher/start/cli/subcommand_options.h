@@ -68,6 +68,7 @@ struct DoctorOptions {
   int workers = 0;  // of this node; 0 for one per GPU, or one
   int nodes = 1;
   std::string checkpoint_dir;  // empty if none is to be checked
+  bool deep = false;
   bool strict = false;
   bool json = false;
 

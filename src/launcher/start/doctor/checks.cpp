@@ -1,9 +1,13 @@
 #include "launcher/start/doctor/checks.h"
 
+#include <iterator>
+
+#include "launcher/start/doctor/peer_proof.h"
+
 namespace ddp::launcher::doctor {
 namespace {
 
-constexpr Check kChecks[] = {
+const Check kChecks[] = {
     {"files", check_files},
     {"processes", check_processes},
     {"locked-memory", check_locked_memory},
@@ -25,12 +29,14 @@ constexpr Check kChecks[] = {
     {"variables", check_variables},
     {"diagnosis", check_diagnosis},
     {"checkpoints", check_checkpoints, Grade::fail},
+    {"peer-writes", check_peer_writes, Grade::fail},
 };
+constexpr std::size_t kDeepChecks = 1;
 
 }  // namespace
 
-std::span<const Check> all_checks() {
-  return kChecks;
+std::span<const Check> all_checks(bool is_deep) {
+  return std::span(kChecks).first(std::size(kChecks) - (is_deep ? 0 : kDeepChecks));
 }
 
 }  // namespace ddp::launcher::doctor

@@ -2,7 +2,7 @@
 // example on a file system or on a driver, so it runs in a process of its own (run_checks.h).
 #pragma once
 
-#include <chrono>
+#include <functional>
 #include <span>
 #include <string_view>
 
@@ -13,12 +13,12 @@ namespace ddp::launcher::doctor {
 
 struct Check {
   std::string_view name;  // of a finding, for users and for scripts; never changes
-  Findings (*run)(const Node& node);
+  std::function<Findings(const Node& node)> run;
   Grade if_it_hangs = Grade::unknown;
 };
 
-// In the order in which the findings are shown.
-std::span<const Check> all_checks();
+// In the order in which the findings are shown. The last ones use GPUs, and are left out unless `is_deep`.
+std::span<const Check> all_checks(bool is_deep = false);
 
 // --- limits
 Findings check_files(const Node& node);

@@ -31,6 +31,7 @@ struct Node {
   int workers = 1;              // on this node
   int nodes = 1;                // of the job
   std::string folder;           // of the checkpoints; empty if none is named
+  std::string cuda_library = "libcuda.so.1";
   bool is_synchronized = true;  // the kernel says that a time server sets the clock
   std::function<std::optional<FileSystem>(const std::string& path)> file_system;  // std::nullopt if there is none
 

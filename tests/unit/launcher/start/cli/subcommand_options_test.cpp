@@ -199,8 +199,8 @@ TEST_CASE("ddplaunch explain without a log is an error") {
 TEST_CASE("ddplaunch doctor takes the size of a job, and no program") {
   CHECK(parsed_as<DoctorOptions>({"doctor"}) == DoctorOptions{});
   CHECK(parsed_as<DoctorOptions>(
-            {"doctor", "--nproc-per-node=8", "--nnodes=2", "--checkpoint-dir=/data", "--strict", "--json"}) ==
-        DoctorOptions{8, 2, "/data", true, true});
+            {"doctor", "--nproc-per-node=8", "--nnodes=2", "--checkpoint-dir=/data", "--deep", "--strict", "--json"}) ==
+        DoctorOptions{8, 2, "/data", true, true, true});
   CHECK_THAT(mistake({"doctor", "train.py"}), Catch::StartsWith("ddplaunch doctor starts no program."));
   CHECK_FALSE(mistake({"doctor", "--nnodes=0"}).empty());
   CHECK(parsed_as({"./doctor"}).command == Words{"./doctor"});

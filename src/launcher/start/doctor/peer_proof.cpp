@@ -1,0 +1,237 @@
+#include "launcher/start/doctor/peer_proof.h"
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "launcher/start/doctor/cuda_driver.h"
+#include "launcher/start/doctor/run_checks.h"
+
+namespace ddp::launcher::doctor {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t kWords = 1 << 17;
+constexpr std::size_t kBytes = kWords * sizeof(std::uint64_t);
+constexpr std::uint64_t kRoundWords = 32;
+constexpr std::uint64_t kRounds = 1000;
+constexpr auto kStepLimit = 5s;   // a step takes milliseconds
+constexpr auto kPairLimit = 40s;  // both directions, and the start of CUDA
+constexpr unsigned kBlocks = 32;
+constexpr unsigned kThreads = 256;  // as in the kernels
+
+struct DoesNotEnd : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+void require(CudaStatus status, const char* call) {
+  if (status != 0) throw std::runtime_error(std::string(call) + " returns CUDA error " + std::to_string(status));
+}
+
+// One GPU in this process, with a buffer of kBytes and a smaller one.
+class Gpu {
+ public:
+  Gpu(const CudaDriver& cuda, int number) : cuda_(cuda), number_(number) {
+    require(cuda_.get_device(&device_, number), "cuDeviceGet");
+    require(cuda_.retain_context(&context_, device_), "cuDevicePrimaryCtxRetain");
+    use();
+    constexpr unsigned kNonBlocking = 1;
+    require(cuda_.create_stream(&stream_, kNonBlocking, 0), "cuStreamCreateWithPriority");
+    require(cuda_.allocate(&buffer_, kBytes), "cuMemAlloc");
+    require(cuda_.allocate(&flags_, 4 * sizeof(std::uint64_t)), "cuMemAlloc");
+    void* module = nullptr;
+    require(cuda_.load_module(&module, kPeerKernels), "cuModuleLoadData");
+    for (auto& [name, function] : kernels_) require(cuda_.find_function(&function, module, name), "cuModuleGetFunction");
+  }
+
+  void use() const { require(cuda_.use_context(context_), "cuCtxSetCurrent"); }
+  // Returns whether CUDA offers access to the memory of the peer, which it then has.
+  bool reaches(const Gpu& peer) const {
+    int can = 0;
+    require(cuda_.can_access_peer(&can, device_, peer.device_), "cuDeviceCanAccessPeer");
+    if (can == 0) return false;
+    use();
+    require(cuda_.enable_peer_access(peer.context_, 0), "cuCtxEnablePeerAccess");
+    return true;
+  }
+
+  CudaAddress buffer() const { return buffer_; }
+  CudaAddress flag() const { return flags_; }
+  CudaAddress answer() const { return flags_ + sizeof(std::uint64_t); }
+  CudaAddress result() const { return flags_ + 2 * sizeof(std::uint64_t); }
+  std::string name() const { return "GPU " + std::to_string(number_); }
+
+  void clear(CudaAddress memory, std::size_t bytes) const {
+    use();
+    require(cuda_.fill(memory, 0, bytes, stream_), "cuMemsetD8Async");
+    wait("clearing memory");
+  }
+  void write(CudaAddress memory, std::uint64_t seed) const {
+    start("ddp_write", {memory, kWords, seed});
+    wait("writing");
+  }
+  // Returns how many words at this address, as this GPU sees it, are not those of the seed.
+  std::uint64_t count_wrong(CudaAddress memory, std::uint64_t seed) const {
+    clear(result(), 2 * sizeof(std::uint64_t));
+    start("ddp_count", {memory, kWords, seed, result()});
+    wait("reading");
+    return read_result();
+  }
+  std::uint64_t read_result() const {
+    std::uint64_t value = 0;
+    copy(reinterpret_cast<CudaAddress>(&value), result(), sizeof value);
+    return value;
+  }
+  void copy(CudaAddress to, CudaAddress from, std::size_t bytes) const {
+    use();
+    require(cuda_.copy(to, from, bytes, stream_), "cuMemcpyAsync");
+    wait("copying to or from host memory");
+  }
+  void copy_to(const Gpu& peer) const {
+    use();
+    require(cuda_.copy_peer(peer.buffer_, peer.context_, buffer_, context_, kBytes, stream_), "cuMemcpyPeerAsync");
+    wait("copying");
+  }
+  void start(const char* kernel, std::array<std::uint64_t, 6> values) const {
+    use();
+    std::array<void*, 6> parameters{};
+    for (std::size_t i = 0; i < values.size(); ++i) parameters[i] = &values[i];
+    const bool is_loop = kernel == std::string_view("ddp_send") || kernel == std::string_view("ddp_receive");
+    for (const auto& [name, function] : kernels_) {
+      if (std::string_view(name) != kernel) continue;
+      require(cuda_.launch(function, is_loop ? 1 : kBlocks, 1, 1, is_loop ? 1 : kThreads, 1, 1, 0, stream_,
+                           parameters.data(), nullptr),
+              "cuLaunchKernel");
+    }
+  }
+  // Waits without a call that blocks, because the work may never end.
+  void wait(const char* what) const {
+    const auto end = std::chrono::steady_clock::now() + kStepLimit;
+    use();
+    while (true) {
+      const CudaStatus status = cuda_.query_stream(stream_);
+      if (status == 0) return;
+      if (status != kNotReady) require(status, "cuStreamQuery");
+      if (std::chrono::steady_clock::now() > end) throw DoesNotEnd(what);
+      std::this_thread::sleep_for(100us);
+    }
+  }
+
+ private:
+  const CudaDriver& cuda_;
+  int number_;
+  int device_ = 0;
+  void* context_ = nullptr;
+  void* stream_ = nullptr;
+  CudaAddress buffer_ = 0;
+  CudaAddress flags_ = 0;
+  std::array<std::pair<const char*, void*>, 4> kernels_ = {
+      {{"ddp_write", nullptr}, {"ddp_count", nullptr}, {"ddp_send", nullptr}, {"ddp_receive", nullptr}}};
+};
+
+std::string wrong_text(std::uint64_t wrong) {
+  return std::to_string(wrong) + " of " + std::to_string(kWords) + " words are wrong";
+}
+
+// Returns whether data from one GPU arrive at the other through host memory.
+bool arrives_through_host(const CudaDriver& cuda, const Gpu& from, const Gpu& to) {
+  constexpr std::uint64_t kSeed = 1;
+  void* host = nullptr;
+  constexpr unsigned kPortable = 1;
+  require(cuda.allocate_host(&host, kBytes, kPortable), "cuMemHostAlloc");
+  from.write(from.buffer(), kSeed);
+  from.copy(reinterpret_cast<CudaAddress>(host), from.buffer(), kBytes);
+  to.copy(to.buffer(), reinterpret_cast<CudaAddress>(host), kBytes);
+  return to.count_wrong(to.buffer(), kSeed) == 0;
+}
+
+// Returns what is wrong with the direct way from one GPU to the other, or "".
+std::string trouble_on_way(const Gpu& from, const Gpu& to) {
+  to.clear(to.buffer(), kBytes);
+  from.write(to.buffer(), 2);
+  if (const auto wrong = to.count_wrong(to.buffer(), 2); wrong > 0) {
+    const bool is_mirror = wrong == kWords && from.count_wrong(to.buffer(), 2) == 0;
+    return is_mirror ? "writes never arrive, although " + from.name() + " reads its own back"
+                     : "writes by a kernel: " + wrong_text(wrong) + " on their owner";
+  }
+  to.write(to.buffer(), 3);
+  if (const auto wrong = from.count_wrong(to.buffer(), 3); wrong > 0) return "reads by a kernel: " + wrong_text(wrong);
+  from.write(from.buffer(), 4);
+  to.clear(to.buffer(), kBytes);
+  from.copy_to(to);
+  if (const auto wrong = to.count_wrong(to.buffer(), 4); wrong > 0)
+    return "copies by the copy engine: " + wrong_text(wrong) + " on their owner";
+  to.clear(to.flag(), 4 * sizeof(std::uint64_t));
+  from.clear(from.flag(), 4 * sizeof(std::uint64_t));
+  to.start("ddp_receive", {to.buffer(), to.flag(), from.answer(), kRoundWords, kRounds, to.result()});
+  from.start("ddp_send", {to.buffer(), to.flag(), from.answer(), kRoundWords, kRounds});
+  try {
+    to.wait("");
+    from.wait("");
+  } catch (const DoesNotEnd&) {
+    return "a flag that is written after its data never arrives, which NCCL waits for";
+  }
+  const std::uint64_t early = to.read_result();
+  return early == 0 ? "" : "flags arrive before their data: " + base::counted(std::int64_t(early), "word") + " were old";
+}
+
+constexpr const char* kRemedy =
+    "NCCL_P2P_DISABLE=1 at once, which costs bandwidth. The finding peer-access names what redirects the writes. In a "
+    "virtual machine: let the hypervisor pass the GPUs through with ATS, or without peer access";
+
+Findings prove(const Node& node, int one, int other) {
+  ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0);
+  const CudaDriver cuda(node.cuda_library);
+  if (!cuda.is_complete()) return {unknown(node.cuda_library + " cannot be opened, or is too old")};
+  require(cuda.init(0), "cuInit");
+  int count = 0;
+  require(cuda.device_count(&count), "cuDeviceGetCount");
+  const std::string pair = "GPU " + std::to_string(one) + " and GPU " + std::to_string(other);
+  if (other >= count) return {unknown(pair + ": CUDA shows only " + base::counted(count, "GPU"))};
+  const Gpu first(cuda, one);
+  const Gpu second(cuda, other);
+  // The owner of a flag answers in the other direction.
+  if (!first.reaches(second) || !second.reaches(first))
+    return {ok(pair + " have no peer access, so NCCL goes through host memory")};
+  Findings findings;
+  for (const auto& [from, to] : {std::pair(&first, &second), std::pair(&second, &first)}) {
+    const std::string way = from->name() + " → " + to->name() + ": ";
+    const bool works_through_host = arrives_through_host(cuda, *from, *to);
+    const std::string through_host =
+        works_through_host ? ". Through host memory, all arrive" : ". Through host memory, they do not arrive either";
+    std::string trouble;
+    bool has_hung = false;
+    try {
+      trouble = trouble_on_way(*from, *to);
+    } catch (const DoesNotEnd& step) {
+      trouble = std::string(step.what()) + " does not end within " + base::human_duration(kStepLimit);
+      has_hung = true;
+    }
+    if (!trouble.empty()) findings.push_back(fail(way + trouble + through_host, kRemedy));
+    if (has_hung || trouble.find("never arrives") != std::string::npos) return findings;  // the GPU is still busy
+  }
+  if (findings.empty()) findings.push_back(ok(pair + ": all writes, reads, copies and flags arrive in order"));
+  return findings;
+}
+
+}  // namespace
+
+Findings check_peer_writes(const Node& node) {
+  std::vector<Check> pairs;
+  for (int one = 0; one < std::ssize(node.gpus); ++one) {
+    for (int other = one + 1; other < std::ssize(node.gpus); ++other) {
+      pairs.push_back({"peer-writes", [one, other](const Node& each) { return prove(each, one, other); }, Grade::fail});
+    }
+  }
+  if (pairs.empty()) return {ok("no GPU has a peer here")};
+  return run_checks(pairs, node, kPairLimit);
+}
+
+}  // namespace ddp::launcher::doctor
