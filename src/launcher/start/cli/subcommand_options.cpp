@@ -191,7 +191,7 @@ void declare_options(OptionSet& c, DoctorOptions& o) {
   c.value("--nproc-per-node", "N", integer<int>(o.workers, 1, limits::kWorkersPerNode),
           "Check whether this node suits this number of workers. [default: the number of GPUs, or 1]");
   c.value("--nnodes", "N", integer<int>(o.nodes, 1, 65'536),
-          "Check whether this node suits a job of this number of nodes. [default: 1]");
+          "Check whether this node suits a job of this number of nodes. [default: that of the Slurm job, or 1]");
   c.value("--checkpoint-dir", "DIR", some_text(o.checkpoint_dir, "a directory"),
           "Check whether checkpoints can be written to this directory.");
   c.flag("--deep", o.deep,

@@ -65,8 +65,8 @@ struct ExplainOptions {
 };
 
 struct DoctorOptions {
-  int workers = 0;  // of this node; 0 for one per GPU, or one
-  int nodes = 1;
+  int workers = 0;             // of this node; 0 for one per GPU, or one
+  int nodes = 0;               // of the job; 0 for the scheduler's number, or one
   std::string checkpoint_dir;  // empty if none is to be checked
   bool deep = false;
   bool strict = false;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -43,6 +44,8 @@ Findings check_peer_access(const Node& node);
 Findings check_fabric(const Node& node);
 // --- programs and their settings
 Findings check_nccl(const Node& node);
+// Returns the version of NCCL that programs load, as NCCL counts it (22803), or std::nullopt if it is unknown.
+std::optional<int> nccl_number(const Node& node);
 Findings check_variables(const Node& node);
 Findings check_diagnosis(const Node& node);
 Findings check_checkpoints(const Node& node);

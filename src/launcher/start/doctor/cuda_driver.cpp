@@ -9,7 +9,8 @@ namespace ddp::launcher::doctor {
 CudaDriver::CudaDriver(const std::string& file) {
   void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   const auto find = [&](auto& function, const char* name) {
-    if (library != nullptr) function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
+    if (library != nullptr)
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
     if (function == nullptr) missing_ = name;
   };
   find(init, "cuInit");

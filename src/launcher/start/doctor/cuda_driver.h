@@ -8,8 +8,8 @@
 
 namespace ddp::launcher::doctor {
 
-using CudaStatus = int;                    // CUresult as a number
-using CudaAddress = unsigned long long;    // CUdeviceptr
+using CudaStatus = int;                  // CUresult as a number
+using CudaAddress = unsigned long long;  // CUdeviceptr
 inline constexpr CudaStatus kNotReady = 600;
 
 struct CudaDriver {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <filesystem>
+#include <initializer_list>
 
 #include "base/text.h"
 #include "launcher/start/doctor/checks.h"
@@ -89,11 +90,6 @@ bool runs_on_arm(const Node& node) {
   return node.text("/proc/cpuinfo").find("CPU implementer") != std::string::npos;
 }
 
-// Returns whether this process sees the processes of the node, as it does outside of containers.
-bool sees_all_processes(const Node& node) {
-  return node.line("/proc/1/comm") == "systemd";
-}
-
 bool runs(const Node& node, const std::string& program) {
   for (const std::string& name : node.names("/proc")) {
     const bool is_pid = name.find_first_not_of("0123456789") == std::string::npos;
@@ -107,6 +103,9 @@ bool runs(const Node& node, const std::string& program) {
 
 Findings check_gpus(const Node& node) {
   const std::vector<std::string> on_bus = gpus_on_bus(node);
+  if (!node.gpus_failure.empty())
+    return {fail("the files of the driver cannot be read: " + node.gpus_failure,
+                 "dmesg | grep -i -e nvrm -e xid, then a reboot")};
   const std::vector<std::string> of_driver = node.names("/proc/driver/nvidia/gpus");
   if (of_driver.empty() && !node.exists("/proc/driver/nvidia/version")) {
     if (node.exists("/dev/dxg")) return {ok("WSL2 shows its GPUs only to the driver's library")};
@@ -115,25 +114,34 @@ Findings check_gpus(const Node& node) {
         fail(base::counted(std::ssize(on_bus), "NVIDIA GPU", "is", "are") + " on the PCI bus, but no driver is loaded",
              "modprobe nvidia, or install the driver. nvidia-smi says more")};
   }
-  if (node.gpus.empty()) {
+  const std::vector<std::string> files = node.names("/dev");
+  const bool has_files = std::ranges::any_of(files, [](const std::string& name) {
+    return name.starts_with("nvidia") && name.find_first_not_of("0123456789", 6) == std::string::npos &&
+           name.size() > 6;
+  });
+  if (node.gpus.empty() || !has_files) {
     return {fail("the driver has " + base::counted(std::ssize(of_driver), "GPU") +
                      ", but there are no device files that this process may use",
                  "docker run --gpus all. In Kubernetes: resources.limits nvidia.com/gpu. In Slurm: --gres=gpu:N")};
   }
-  if (!node.exists("/dev/nvidia-uvm")) {
+  // The first program that uses CUDA makes the file with this program, outside of containers.
+  const bool is_made_later = node.sees_all_processes && node.exists("/usr/bin/nvidia-modprobe");
+  if (!node.exists("/dev/nvidia-uvm") && !is_made_later) {
     return {fail("/dev/nvidia-uvm is missing, so CUDA cannot begin", "nvidia-modprobe -u -c=0, as root on the host")};
   }
-  if (node.workers > std::ssize(node.gpus)) {
-    return {fail(base::counted(node.workers, "worker") + " on " + base::counted(std::ssize(node.gpus), "GPU") +
+  const auto visible = std::ssize(node.visible());
+  if (visible > 0 && node.workers > visible) {
+    return {fail(base::counted(node.workers, "worker") + " on " + base::counted(visible, "GPU") +
                      ", and NCCL refuses two ranks on one GPU",
-                 "--nproc-per-node=" + std::to_string(node.gpus.size()) + ", or ask for more GPUs")};
+                 "--nproc-per-node=" + std::to_string(visible) + ", or ask for more GPUs")};
   }
   return {ok(base::counted(std::ssize(node.gpus), "GPU") + ": " + model_of(node, node.gpus.front().pci_address))};
 }
 
 Findings check_driver(const Node& node) {
   const std::string version = driver_version(node);
-  if (version.empty()) return {ok("no NVIDIA driver is loaded")};
+  if (version.empty())
+    return {ok(node.exists("/dev/dxg") ? "WSL2 has the driver of Windows" : "no NVIDIA driver is loaded")};
   std::vector<std::string> libraries;
   for (const char* folder : kLibraryFolders) {
     for (const std::string& name : node.names(folder)) {
@@ -149,7 +157,7 @@ Findings check_driver(const Node& node) {
   }
   return {fail("the driver in the kernel is " + version + ", but its libraries are " + base::join(libraries, ", ") +
                    ", so each program ends with \"driver/library version mismatch\"",
-               "reboot, or rmmod and modprobe nvidia after an update")};
+               "a reboot, because programs still use the old one")};
 }
 
 Findings check_pci_links(const Node& node) {
@@ -167,72 +175,86 @@ Findings check_pci_links(const Node& node) {
       most = std::min(*most, width(above.front(), "max_link_width").value_or(*most));
     shown = "x" + std::to_string(*now) + ", at most " +
             node.line(std::string(kDevices) + gpu.pci_address + "/max_link_speed");
+    constexpr std::int64_t kNoDevice = 63;  // all bits set, as a device reads that is no longer there
+    if (*now == kNoDevice) {
+      findings.push_back(fail(gpu_name(gpu) + " no longer answers on PCIe", "dmesg | grep -i xid, then a reboot"));
+      continue;
+    }
     if (*now >= *most) continue;
     findings.push_back(warn(gpu_name(gpu) + " has " + std::to_string(*now) + " of " + std::to_string(*most) +
                                 " PCIe lanes, so its transfers are slower",
                             "reseat the card or its riser. lspci -vvs " + gpu.pci_address + " shows LnkSta"));
   }
   if (!findings.empty()) return findings;
-  if (shown.empty()) return {ok("no PCIe link of a GPU is shown")};
+  if (node.gpus.empty()) return {ok("there is no GPU with a PCIe link")};
+  if (shown.empty()) return {unknown("/sys does not show the PCIe links of the GPUs")};
   return {ok("the GPUs' PCIe links are complete (" + shown + ")")};
 }
 
 Findings check_peer_access(const Node& node) {
+  constexpr const char* kProof = "ddplaunch doctor --deep proves whether they arrive";
   if (node.gpus.size() < 2) return {ok("no GPU has a peer here")};
-  Findings findings;
+  if (node.has_nvswitch()) return {ok("the GPUs reach each other over NVSwitches, and not over PCIe")};
+  // A virtual machine shows other bridges than those on the path, and needs these services. Arm has ways of its own.
+  if (node.is_virtual() || runs_on_arm(node))
+    return {unknown("what redirects writes between GPUs cannot be judged from files on this machine", kProof)};
   std::vector<std::string> redirecting;
-  bool is_read = false;
+  bool is_read = true;
   for (const GpuFacts& gpu : node.gpus) {
-    for (const std::string& bridge : bridges_above(node, gpu.pci_address)) {
+    std::vector<std::string> bridges = bridges_above(node, gpu.pci_address);
+    // What passes the root port goes to the processor anyway.
+    if (!bridges.empty()) bridges.pop_back();
+    for (const std::string& bridge : bridges) {
+      constexpr std::size_t kWithoutExtended = 256;
       const std::string config = node.text(std::string(kDevices) + bridge + "/config");
-      is_read = is_read || config.size() > 64;
+      is_read = is_read && config.size() > kWithoutExtended;
       const auto control = acs_control(config);
       const bool is_known = std::ranges::find(redirecting, bridge) != redirecting.end();
       if (control && (*control & kRedirects) != 0 && !is_known) redirecting.push_back(bridge);
     }
   }
-  // A virtual machine needs ACS. Its GPUs reach each other by address translation services instead.
-  if (!redirecting.empty() && !node.is_virtual()) {
-    findings.push_back(
-        warn("PCIe Access Control Services send what one GPU writes to another through the processor (" +
-                 base::join(redirecting, ", ") + "). NCCL may then hang or compute wrong sums",
-             "setpci -s " + redirecting.front() +
-                 " ECAP_ACS+0x6.w=0000 for each of them after each boot, or disable ACS in the BIOS. Until then: "
-                 "NCCL_P2P_DISABLE=1"));
+  if (!redirecting.empty()) {
+    return {warn("PCIe Access Control Services send what one GPU writes to another through the processor (" +
+                     base::join(redirecting, ", ") + "). NCCL may then hang or compute wrong sums",
+                 "setpci -s " + redirecting.front() +
+                     " ECAP_ACS+0x6.w=0000 for each of them after each boot, or disable ACS in the BIOS. Until then: "
+                     "NCCL_P2P_LEVEL=NVL, which keeps NVLink")};
   }
-  const std::string type = iommu_type(node, node.gpus.front().pci_address);
-  // On Arm, NVLink-C2C and its address translation are made for that.
-  if (type.starts_with("DMA") && !node.is_virtual() && !runs_on_arm(node)) {
-    findings.push_back(warn("the IOMMU translates what the GPUs write (" + type +
-                                "), so writes of one GPU to another may be slow or never arrive",
-                            "iommu=pt on the kernel's command line, or disable VT-d or AMD-Vi in the BIOS. Until "
-                            "then: NCCL_P2P_DISABLE=1"));
+  if (const std::string type = iommu_type(node, node.gpus.front().pci_address); type.starts_with("DMA")) {
+    return {unknown(
+        "the IOMMU translates what the GPUs write (" + type + "), and some machines lose writes to peers by that",
+        std::string(kProof) + ". iommu=pt on the kernel's command line avoids it")};
   }
-  if (!findings.empty()) return findings;
-  if (!is_read && !node.is_root) {
-    return {unknown("only root may read whether PCIe Access Control Services redirect writes between GPUs",
-                    "sudo ddplaunch doctor")};
+  if (!is_read) {
+    return {unknown("PCIe Access Control Services can be read only by root, outside of containers",
+                    "sudo -E \"$(command -v ddplaunch)\" doctor, on the host")};
   }
   return {ok("nothing on the PCIe paths redirects writes between GPUs")};
 }
 
 Findings check_fabric(const Node& node) {
-  const bool has_switch =
-      node.exists("/dev/nvidia-nvswitchctl") || !node.names("/proc/driver/nvidia-nvswitch/devices").empty();
-  if (has_switch && sees_all_processes(node) && !runs(node, "nv-fabricmanager")) {
-    return {fail("there are NVSwitches, but nv-fabricmanager does not run, so CUDA ends with error 802",
-                 "systemctl start nvidia-fabricmanager, with the version of the driver")};
-  }
-  const bool spans_nodes = std::ranges::any_of(node.gpus, [&](const GpuFacts& gpu) {
-    const std::string model = model_of(node, gpu.pci_address);
-    return model.find("GB200") != std::string::npos || model.find("GB300") != std::string::npos;
-  });
+  const auto is_any = [&](std::initializer_list<std::string_view> models) {
+    return std::ranges::any_of(node.gpus, [&](const GpuFacts& gpu) {
+      const std::string model = model_of(node, gpu.pci_address);
+      return std::ranges::any_of(models, [&](std::string_view name) { return model.find(name) != std::string::npos; });
+    });
+  };
+  const bool spans_nodes = is_any({"GB200", "GB300"});
   if (spans_nodes && node.nodes > 1 && node.names("/dev/nvidia-caps-imex-channels").empty()) {
-    return {fail("NVLink reaches other nodes here, but there is no IMEX channel, so NCCL cannot use it",
-                 "modprobe nvidia NVreg_CreateImexChannel0=1, then systemctl start nvidia-imex. nvidia-imex-ctl -N "
-                 "shows the nodes")};
+    return {fail(
+        "NVLink may reach other nodes here, but there is no IMEX channel, so NCCL ends with an error",
+        "nvidia-imex-ctl -N, and a channel: mknod /dev/nvidia-caps-imex-channels/channel0 c MAJOR 0, with MAJOR from "
+        "/proc/devices. Or NCCL_MNNVL_ENABLE=0")};
   }
-  return {ok(has_switch ? "NVSwitches, with their fabric manager" : "no fabric that needs a service")};
+  // The boards with B200 do not show their switches as those before did.
+  const bool needs_manager = node.has_nvswitch() || (!spans_nodes && is_any({"B200", "B300"}));
+  if (!needs_manager) return {ok("no fabric that needs a service")};
+  if (runs(node, "nv-fabricmanager")) return {ok("the fabric manager of the NVSwitches runs")};
+  if (!node.sees_all_processes || !node.has_nvswitch())
+    return {unknown("it cannot be seen from here whether the fabric manager of the NVSwitches runs",
+                    "systemctl is-active nvidia-fabricmanager, on the host")};
+  return {fail("there are NVSwitches, but nv-fabricmanager does not run, so CUDA ends with error 802",
+               "systemctl start nvidia-fabricmanager, with the version of the driver")};
 }
 
 }  // namespace ddp::launcher::doctor

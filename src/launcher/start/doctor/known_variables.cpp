@@ -9,6 +9,7 @@ constexpr std::string_view kKnown[] = {
     "CUDA_CACHE_MAXSIZE",
     "CUDA_CACHE_PATH",
     "CUDA_COREDUMP_FILE",
+    "CUDA_COREDUMP_PIPE",
     "CUDA_DEVICE_MAX_CONNECTIONS",
     "CUDA_DEVICE_ORDER",
     "CUDA_DISABLE_PTX_JIT",

@@ -15,6 +15,9 @@ constexpr std::uint64_t kThreadsPerWorker = 128;
 // NCCL opens some connections for each channel and peer.
 constexpr int kPortsPerWorker = 64;
 constexpr int kFewPorts = 1000;
+constexpr const char* kMoreFiles =
+    "the line '* - nofile 1048576' in /etc/security/limits.d/files.conf, and a new login. In a container: docker run "
+    "--ulimit nofile=1048576";
 
 std::string workers_text(const Node& node) {
   return base::counted(node.workers, "worker");
@@ -25,21 +28,29 @@ std::uint64_t number_of(const std::string& text) {
   return number ? static_cast<std::uint64_t>(*number) : ResourceLimits::kUnlimited;
 }
 
+// Returns whether the process has CAP_IPC_LOCK, which the limit does not bind.
+bool may_lock_memory(const Node& node) {
+  constexpr std::string_view kField = "CapEff:";
+  constexpr int kIpcLock = 14;
+  for (const std::string& line : base::split(node.text("/proc/self/status"), '\n')) {
+    if (line.starts_with(kField))
+      return (base::parse_hex(base::trimmed(line.substr(kField.size()))).value_or(0) >> kIpcLock & 1) != 0;
+  }
+  return false;
+}
+
 }  // namespace
 
 Findings check_files(const Node& node) {
   const std::uint64_t allowed = node.limits.descriptors;
   const auto needed = limits::kJobDescriptors + limits::kDescriptorsPerWorker * static_cast<std::size_t>(node.workers);
   if (const auto shortage = descriptor_shortage(node.limits, needed, workers_text(node))) {
-    return {fail(*shortage,
-                 "ulimit -n 1048576, or a line in /etc/security/limits.d. In a container: docker run "
-                 "--ulimit nofile=1048576")};
+    return {fail(*shortage, kMoreFiles)};
   }
   if (allowed < limits::kFewDescriptors) {
     return {warn("only " + std::to_string(allowed) +
                      " files may be open (ulimit -Hn). Data loaders and NCCL often need thousands",
-                 "ulimit -n 1048576, or a line in /etc/security/limits.d. In a container: docker run "
-                 "--ulimit nofile=1048576")};
+                 kMoreFiles)};
   }
   return {ok(allowed == ResourceLimits::kUnlimited ? "any number of files may be open"
                                                    : std::to_string(allowed) + " files may be open")};
@@ -60,8 +71,9 @@ Findings check_processes(const Node& node) {
   const std::uint64_t needed = kThreadsPerWorker * static_cast<std::uint64_t>(node.workers);
   const std::string text = std::to_string(room) + " processes and threads may run (" + source + ")";
   if (room >= needed) return {ok(text)};
-  const std::string remedy = source == "ulimit -u" ? "ulimit -u unlimited, or a line in /etc/security/limits.d"
-                                                   : "docker run --pids-limit=-1, or raise podPidsLimit of the kubelet";
+  const std::string remedy =
+      source == "ulimit -u" ? "the line '* - nproc unlimited' in /etc/security/limits.d/processes.conf, and a new login"
+                            : "docker run --pids-limit=-1, or raise podPidsLimit of the kubelet";
   return {(room < needed / 8 ? fail : warn)(
       "only " + text + ", and " + workers_text(node) + " with their loaders may need " + std::to_string(needed),
       remedy)};
@@ -71,16 +83,22 @@ Findings check_locked_memory(const Node& node) {
   const std::uint64_t bytes = node.limits.locked_memory;
   if (bytes == ResourceLimits::kUnlimited) return {ok("any amount of memory may be locked")};
   const std::string text = base::human_bytes(bytes) + " of memory may be locked (ulimit -l)";
-  if (node.names("/sys/class/infiniband").empty()) return {ok(text + ", and no RDMA device needs more")};
-  return {warn("only " + text + ", but there is an RDMA device. NCCL may fail to register its buffers",
-               "ulimit -l unlimited. In a container: docker run --ulimit memlock=-1. For a service: "
-               "LimitMEMLOCK=infinity")};
+  if (node.nodes <= 1 || node.names("/sys/class/infiniband").empty())
+    return {ok(text + ", and no RDMA between nodes needs more")};
+  if (may_lock_memory(node)) return {ok("the limit of locked memory does not bind this process")};
+  return {
+      warn("only " + text + ", but there is an RDMA device. NCCL may fail to register its buffers",
+           "the line '* - memlock unlimited' in /etc/security/limits.d/memory.conf, and a new login. In a container: "
+           "docker run --ulimit memlock=-1. For a service such as slurmd: LimitMEMLOCK=infinity")};
 }
 
 Findings check_stack(const Node& node) {
   if (node.limits.stack != ResourceLimits::kUnlimited)
     return {ok("a thread's stack has " + base::human_bytes(node.limits.stack))};
-  if (node.gpus.empty()) return {ok("a stack has no limit")};
+  constexpr int kRepaired = 22800;
+  const auto nccl = nccl_number(node);
+  if (node.gpus.empty() || (nccl && *nccl >= kRepaired)) return {ok("a stack has no limit")};
+  if (!nccl) return {unknown("a stack has no limit, which harms NCCL before 2.28, and its version is unknown")};
   return {warn("a stack has no limit (ulimit -s), so threads get small stacks, in which NCCL before 2.28 may crash",
                "ulimit -s 8192")};
 }

@@ -14,7 +14,7 @@ constexpr std::uint64_t kLittleMemory = 1024 * kMiB;  // per worker: PyTorch wit
 constexpr std::uint64_t kTooLittleMemory = 128 * kMiB;
 // Docker's default. NCCL takes 4 MiB for a channel and a peer, and a loader puts its batches there.
 constexpr std::uint64_t kSmallSharedMemory = 64 * kMiB;
-constexpr std::uint64_t kSharedMemoryPerWorker = 128 * kMiB;
+constexpr std::uint64_t kSharedMemoryPerWorker = 64 * kMiB;
 
 std::string per_worker(const Node& node, const std::string& amount) {
   return amount + " for " + base::counted(node.workers, "worker");
@@ -35,7 +35,7 @@ std::vector<std::string> far_gpus(const Node& node, const std::set<int>& allowed
 
 Findings check_memory(const Node& node) {
   const std::uint64_t room = memory_room(node.root);
-  if (room == 0) return {unknown("/proc/meminfo cannot be read")};
+  if (node.text("/proc/meminfo").empty()) return {unknown("/proc/meminfo cannot be read")};
   const std::uint64_t each = room / static_cast<std::uint64_t>(node.workers);
   const std::string text = per_worker(node, base::human_bytes(room) + " of memory are free");
   if (each >= kLittleMemory) return {ok(text)};
@@ -55,11 +55,12 @@ Findings check_shared_memory(const Node& node) {
   if (!files) return {unknown("the size of /dev/shm cannot be read")};
   const std::string text = per_worker(
       node, "/dev/shm has " + base::human_bytes(files->free_bytes) + " free of " + base::human_bytes(files->bytes));
+  if (files->bytes == 0) return {ok("/dev/shm has no limit of its own")};
   const std::uint64_t needed = kSharedMemoryPerWorker * static_cast<std::uint64_t>(node.workers);
   // NCCL needs it. Gloo and loaders may.
   if (files->bytes <= kSmallSharedMemory)
     return {(node.gpus.size() > 1 ? fail : warn)(text + ". NCCL and data loaders need more", remedy)};
-  if (files->free_bytes < std::min(needed, files->bytes / 2)) {
+  if (files->free_bytes < needed) {
     return {warn(text + ". Files of jobs that have ended may fill it",
                  "ls -l /dev/shm, and remove what no running program uses (fuser -v FILE). Or " + remedy)};
   }
@@ -90,7 +91,8 @@ Findings check_cpus(const Node& node) {
 }
 
 Findings check_clock(const Node& node) {
-  if (node.is_synchronized) return {ok("a time server sets the clock")};
+  if (!node.is_synchronized) return {unknown("the kernel does not say whether a time server sets the clock")};
+  if (*node.is_synchronized) return {ok("a time server sets the clock")};
   if (node.nodes <= 1) return {ok("no time server sets the clock, which matters only between nodes")};
   return {warn("no time server sets the clock, so the logs of nodes cannot be compared, and tokens may be out of date",
                "timedatectl set-ntp true, or systemctl enable --now chronyd")};

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <initializer_list>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -9,9 +10,11 @@
 namespace ddp::launcher::doctor {
 namespace {
 
-constexpr std::string_view kInternal[] = {"lo", "docker", "veth", "virbr", "cni", "flannel", "br-", "tailscale"};
+constexpr std::string_view kInternal[] = {"docker", "veth", "virbr", "cni", "flannel"};
+constexpr std::size_t kDockerBridge = std::string_view("br-0123456789ab").size();
 
 bool is_internal(const std::string& interface) {
+  if (interface == "lo" || (interface.starts_with("br-") && interface.size() == kDockerBridge)) return true;
   return std::ranges::any_of(kInternal, [&](std::string_view prefix) { return interface.starts_with(prefix); });
 }
 
@@ -49,16 +52,22 @@ constexpr InterfaceVariable kInterfaceVariables[] = {{"NCCL_SOCKET_IFNAME", nccl
                                                      {"TP_SOCKET_IFNAME", gloo_takes}};
 
 Findings check_interface_variable(const Node& node, const InterfaceVariable& variable,
-                                  const std::vector<std::string>& interfaces) {
-  const std::string list = node.variable(variable.name);
+                                  const std::vector<std::string>& interfaces, const std::vector<std::string>& usable) {
+  const std::string list = node.setting(variable.name);
   if (list.empty()) return {};
   const std::string setting = std::string(variable.name) + "=" + list;
+  const std::string remedy = usable.empty() ? "unset " + std::string(variable.name)
+                                            : "set it to one of " + base::join(usable, ", ") + ", or unset it";
   std::vector<std::string> taken;
   std::ranges::copy_if(interfaces, std::back_inserter(taken),
                        [&](const std::string& interface) { return variable.takes(list, interface); });
-  const std::string remedy =
-      "set " + std::string(variable.name) + " to one of " + base::join(interfaces, ", ") + ", or unset it";
-  if (taken.empty()) return {fail(setting + " names no interface of this node", remedy)};
+  // Gloo makes a device for each name.
+  const auto wanted = variable.takes == gloo_takes ? std::ssize(base::split(list, ',')) : 1;
+  if (std::ssize(taken) < wanted) {
+    return {fail(
+        setting + (taken.empty() ? " names no interface of this node" : " names an interface that this node lacks"),
+        remedy)};
+  }
   if (std::ranges::none_of(taken, [&](const std::string& each) { return is_up(node, each); }))
     return {fail(setting + " names only interfaces that are down: " + base::join(taken, ", "), remedy)};
   if (node.nodes > 1 && std::ranges::all_of(taken, is_internal)) {
@@ -92,22 +101,26 @@ std::optional<std::pair<Network, Network>> same_network(const Node& node) {
 }
 
 struct Port {
-  std::string name;  // "mlx5_0:1"
-  std::string type;  // of the device; ports of one type are alike
-  std::string state;
+  std::string name;   // "mlx5_0:1"
+  std::string board;  // ports of one board and link layer are alike
+  std::string state;  // "ACTIVE"
   std::string rate;
   std::int64_t lost = 0;  // how often the link went down
 };
 
+// Returns the ports that NCCL uses.
 std::vector<Port> rdma_ports(const Node& node) {
+  const std::string wanted = node.setting("NCCL_IB_HCA");
   std::vector<Port> ports;
   for (const std::string& device : node.names("/sys/class/infiniband")) {
+    if (!wanted.empty() && !nccl_takes(wanted, device)) continue;
     const std::string folder = "/sys/class/infiniband/" + device;
     for (const std::string& number : node.names(folder + "/ports")) {
       const std::string port = folder + "/ports/" + number;
       const auto lost = base::parse_integer(node.line(port + "/counters/link_downed"), 0, std::int64_t{1} << 62);
-      ports.push_back({device + ":" + number, node.line(folder + "/hca_type"), node.line(port + "/state"),
-                       node.line(port + "/rate"), lost.value_or(0)});
+      const std::string state = node.line(port + "/state");
+      ports.push_back({device + ":" + number, node.line(folder + "/board_id") + node.line(port + "/link_layer"),
+                       base::trimmed(state.substr(state.find(':') + 1)), node.line(port + "/rate"), lost.value_or(0)});
     }
   }
   return ports;
@@ -137,60 +150,65 @@ Findings check_host_name(const Node& node) {
 }
 
 Findings check_interfaces(const Node& node) {
-  const std::vector<std::string> interfaces = node.names("/sys/class/net");
+  std::vector<std::string> interfaces = node.names("/sys/class/net");
+  std::erase_if(interfaces, [&](const auto& each) { return !node.exists("/sys/class/net/" + each + "/operstate"); });
   if (interfaces.empty()) return {unknown("/sys/class/net cannot be read, so NCCL may not see the network either")};
+  std::vector<std::string> usable;
+  std::ranges::copy_if(interfaces, std::back_inserter(usable),
+                       [&](const std::string& each) { return !is_internal(each) && is_up(node, each); });
   Findings findings;
   for (const InterfaceVariable& variable : kInterfaceVariables) {
-    for (Finding& finding : check_interface_variable(node, variable, interfaces)) findings.push_back(finding);
-  }
-  std::vector<std::string> usable;
-  for (const std::string& each : interfaces) {
-    if (is_internal(each) || !is_up(node, each)) continue;
-    usable.push_back(each + " (MTU " + node.line("/sys/class/net/" + each + "/mtu") + ")");
+    for (Finding& finding : check_interface_variable(node, variable, interfaces, usable)) findings.push_back(finding);
   }
   if (usable.empty() && node.nodes > 1) {
     findings.push_back(fail("no interface that other nodes can reach is up", "ip link, then ip link set NAME up"));
   }
-  if (const auto same = same_network(node); same && node.nodes > 1) {
+  const bool is_chosen = !node.setting("NCCL_SOCKET_IFNAME").empty() && !node.setting("GLOO_SOCKET_IFNAME").empty();
+  if (const auto same = same_network(node); same && node.nodes > 1 && !is_chosen) {
     findings.push_back(warn(same->first.interface + " and " + same->second.interface +
                                 " are in one network, so answers may come from the other one and be lost",
-                            "give them networks that do not overlap, or choose one with NCCL_SOCKET_IFNAME and "
-                            "GLOO_SOCKET_IFNAME"));
+                            "choose one with NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME, or give them networks that do "
+                            "not overlap"));
   }
-  if (findings.empty())
-    findings.push_back(ok(usable.empty() ? "only the loopback interface is up" : base::join(usable, ", ")));
-  return findings;
+  if (!findings.empty()) return findings;
+  std::vector<std::string> shown;
+  for (const std::string& each : usable)
+    shown.push_back(each + " (MTU " + node.line("/sys/class/net/" + each + "/mtu") + ")");
+  return {ok(shown.empty() ? "only the loopback interface is up" : base::join(shown, ", "))};
 }
 
 Findings check_rdma(const Node& node) {
+  if (node.names("/sys/class/infiniband").empty()) return {ok("there is no RDMA device")};
+  if (node.nodes <= 1) return {ok("RDMA matters only between nodes")};
   const std::vector<Port> ports = rdma_ports(node);
-  if (ports.empty()) return {ok("there is no RDMA device")};
+  const std::string wanted = node.setting("NCCL_IB_HCA");
   const auto active = std::ranges::count_if(ports, is_active);
-  Findings findings;
-  const std::string wanted = node.variable("NCCL_IB_HCA");
-  const bool names_some = !wanted.empty() && !wanted.starts_with('^');
-  for (const Port& port : ports) {
-    const std::string device = port.name.substr(0, port.name.find(':'));
-    const bool is_named = names_some && wanted.find(device) != std::string::npos;
-    const std::string show = "ibstat " + device + ", then the cable and the switch's port";
-    if (!is_active(port)) {
-      if (is_named) findings.push_back(fail("NCCL_IB_HCA names " + port.name + ", which is " + port.state, show));
-      // A port without a cable has never been up.
-      if (!is_named && port.lost > 0)
-        findings.push_back(warn(port.name + " is " + port.state + ", and was up before", show));
-      continue;
-    }
-    const bool is_slow = std::ranges::any_of(ports, [&](const Port& other) {
-      return is_active(other) && !port.type.empty() && other.type == port.type && rate_of(other) > rate_of(port);
-    });
-    if (is_slow) findings.push_back(warn(port.name + " has only " + port.rate + ", unlike others of its kind", show));
-  }
+  if (active == 0 && !wanted.empty())
+    return {
+        fail("NCCL_IB_HCA=" + wanted + " names no RDMA port that is active", "ibstat, then the cables, or unset it")};
   if (active == 0)
-    findings.push_back(
-        warn("no RDMA port is active, so NCCL uses TCP", "ibstat, then the cables and the subnet manager"));
-  const bool has_peer_memory = node.exists("/sys/module/nvidia_peermem") ||
-                               node.text("/proc/driver/nvidia/version").find("Open Kernel") != std::string::npos;
-  if (active > 0 && !node.gpus.empty() && !has_peer_memory) {
+    return {warn("no RDMA port is active, so NCCL uses TCP", "ibstat, then the cables and the subnet manager")};
+  Findings findings;
+  for (const Port& port : ports) {
+    const std::string show =
+        "ibstat " + port.name.substr(0, port.name.find(':')) + ", then the cable and the switch's port";
+    // A port without a cable has never been up.
+    if (!is_active(port) && (port.lost > 0 || !wanted.empty()))
+      findings.push_back(warn(port.name + " is " + port.state + (port.lost > 0 ? ", and was up before" : ""), show));
+    const bool is_slow = std::ranges::any_of(ports, [&](const Port& other) {
+      return is_active(port) && is_active(other) && other.board == port.board && rate_of(other) > rate_of(port);
+    });
+    if (is_slow) findings.push_back(warn(port.name + " has only " + port.rate + ", unlike others of its board", show));
+  }
+  if (node.names("/dev/infiniband").empty()) {
+    findings.push_back(warn("RDMA ports are active, but there is no /dev/infiniband, so NCCL uses TCP",
+                            "docker run --device=/dev/infiniband, or the RDMA device plug-in of Kubernetes"));
+  }
+  const bool has_peer_memory =
+      node.text("/proc/driver/nvidia/version").find("Open Kernel") != std::string::npos ||
+      std::ranges::any_of(std::initializer_list<const char*>{"nvidia_peermem", "nv_peer_mem", "efa", "efa_nv_peermem"},
+                          [&](const char* module) { return node.exists(std::string("/sys/module/") + module); });
+  if (!node.gpus.empty() && !has_peer_memory) {
     findings.push_back(warn("RDMA cannot reach the memory of the GPUs, so each byte goes through host memory",
                             "modprobe nvidia-peermem, or the open kernel modules of the driver"));
   }

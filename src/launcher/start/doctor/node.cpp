@@ -5,14 +5,21 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <span>
 
 #include "base/file.h"
 #include "base/host_name.h"
 #include "base/text.h"
+#include "launcher/start/doctor/run_checks.h"
 #include "launcher/start/facts/node_facts.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
+
+namespace ddp::launcher {
+BOOST_DESCRIBE_STRUCT(GpuFacts, (), (index, uuid, pci_address, numa_node, minor))
+}
 
 namespace ddp::launcher::doctor {
 
@@ -43,6 +50,25 @@ std::string Node::variable(std::string_view name) const {
   return find_variable(environment, name).value_or("");
 }
 
+std::vector<VisibleGpu> Node::visible() const {
+  return visible_gpus(find_variable(environment, "CUDA_VISIBLE_DEVICES"), gpus);
+}
+
+std::string Node::setting(const std::string& name) const {
+  if (const auto value = find_variable(environment, name)) return *value;
+  const std::string named = variable("NCCL_CONF_FILE");
+  for (const std::string& file : {named.empty() ? home + "/.nccl.conf" : named, std::string("/etc/nccl.conf")}) {
+    for (const std::string& each : base::split(text(file), '\n')) {
+      if (each.starts_with(name + "=")) return each.substr(name.size() + 1);
+    }
+  }
+  return "";
+}
+
+bool Node::has_nvswitch() const {
+  return exists("/dev/nvidia-nvswitchctl") || !names("/proc/driver/nvidia-nvswitch/devices").empty();
+}
+
 std::set<int> Node::allowed_cpus() const {
   constexpr std::string_view kField = "Cpus_allowed_list:";
   for (const std::string& line : base::split(text("/proc/self/status"), '\n')) {
@@ -68,6 +94,18 @@ std::set<int> cpus_of(const std::string& list) {
   return cpus;
 }
 
+// Reads the GPUs as a check does.
+void read_gpus(Node& node) {
+  constexpr std::chrono::seconds kLimit{4};
+  const Check check = {"gpus", [](const Node&) { return Findings{ok(wire::json_of(find_gpus("/")).dump())}; }};
+  const Findings findings = run_checks(std::span(&check, 1), node, kLimit);
+  if (findings.size() == 1 && findings.front().grade == Grade::ok) {
+    wire::read_json(wire::Json::parse(findings.front().text), node.gpus);
+  } else {
+    node.gpus_failure = findings.empty() ? "no answer" : findings.front().text;
+  }
+}
+
 Node this_node(int workers, int nodes, const std::string& folder) {
   Node node;
   node.host_name = base::host_name();
@@ -75,12 +113,17 @@ Node this_node(int workers, int nodes, const std::string& folder) {
   node.home = node.variable("HOME");
   node.is_root = ::geteuid() == 0;
   node.limits = read_resource_limits();
-  node.gpus = find_gpus("/");
-  node.workers = workers > 0 ? workers : std::max(1, static_cast<int>(node.gpus.size()));
-  node.nodes = nodes;
+  read_gpus(node);
+  node.workers = workers > 0 ? workers : std::max(1, static_cast<int>(node.visible().size()));
+  const auto of_slurm = base::parse_integer(node.variable("SLURM_JOB_NUM_NODES"), 1, 1 << 20);
+  node.nodes = nodes > 0 ? nodes : static_cast<int>(of_slurm.value_or(1));
+  std::error_code ignored;
+  // The number of the first name space of processes never changes.
+  node.sees_all_processes =
+      fs::read_symlink("/proc/self/ns/pid", ignored) == "pid:[4026531836]" && node.exists("/proc/1/comm");
   node.folder = folder;
   timex clock{};
-  node.is_synchronized = ::adjtimex(&clock) != TIME_ERROR;
+  if (const int state = ::adjtimex(&clock); state >= 0) node.is_synchronized = state != TIME_ERROR;
   node.file_system = [](const std::string& path) -> std::optional<FileSystem> {
     struct statvfs status {};
     if (::statvfs(path.c_str(), &status) != 0) return std::nullopt;

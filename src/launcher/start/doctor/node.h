@@ -10,6 +10,7 @@
 
 #include "launcher/start/facts/gpu_facts.h"
 #include "launcher/start/facts/resource_limits.h"
+#include "launcher/start/plan/device_binding.h"
 
 namespace ddp::launcher::doctor {
 
@@ -27,12 +28,15 @@ struct Node {
   std::string home;                      // of this user; below `root`
   bool is_root = false;                  // the doctor may read what only root may
   ResourceLimits limits;
-  std::vector<GpuFacts> gpus;
-  int workers = 1;              // on this node
-  int nodes = 1;                // of the job
-  std::string folder;           // of the checkpoints; empty if none is named
+  std::vector<GpuFacts> gpus;       // of the node
+  std::string gpus_failure;         // why they could not be read; empty if they were
+  bool sees_all_processes = false;  // it is not in a container
+  int workers = 1;                  // on this node
+  int nodes = 1;                    // of the job
+  std::string folder;               // of the checkpoints; empty if none is named
   std::string cuda_library = "libcuda.so.1";
-  bool is_synchronized = true;  // the kernel says that a time server sets the clock
+  std::optional<bool>
+      is_synchronized;  // a time server sets the clock, says the kernel; std::nullopt if it does not say
   std::function<std::optional<FileSystem>(const std::string& path)> file_system;  // std::nullopt if there is none
 
   // Returns a file of the tree, or "" if it cannot be read.
@@ -45,13 +49,19 @@ struct Node {
   std::string variable(std::string_view name) const;
   // Returns the CPUs that this process may use, or none if they are unknown.
   std::set<int> allowed_cpus() const;
+  // Returns the GPUs that the workers see, by CUDA_VISIBLE_DEVICES.
+  std::vector<VisibleGpu> visible() const;
+  // Returns the value of a variable of NCCL, from the environment or from NCCL's files, or "".
+  std::string setting(const std::string& name) const;
+  bool has_nvswitch() const;
   bool is_virtual() const;  // it is a virtual machine
 };
 
 // Returns the CPUs of a list such as "0-3,8".
 std::set<int> cpus_of(const std::string& list);
 
-// Reads this node. `workers` is 0 if there is a worker for each GPU, or one without GPUs.
+// Reads this node. `workers` is 0 if there is a worker for each visible GPU, or one without GPUs. `nodes` is 0 if the
+// scheduler's number counts, or 1. The files of the driver are read in another process, because they may hang.
 Node this_node(int workers, int nodes, const std::string& folder);
 
 }  // namespace ddp::launcher::doctor

@@ -48,7 +48,8 @@ class Gpu {
     require(cuda_.allocate(&flags_, 4 * sizeof(std::uint64_t)), "cuMemAlloc");
     void* module = nullptr;
     require(cuda_.load_module(&module, kPeerKernels), "cuModuleLoadData");
-    for (auto& [name, function] : kernels_) require(cuda_.find_function(&function, module, name), "cuModuleGetFunction");
+    for (auto& [name, function] : kernels_)
+      require(cuda_.find_function(&function, module, name), "cuModuleGetFunction");
   }
 
   void use() const { require(cuda_.use_context(context_), "cuCtxSetCurrent"); }
@@ -179,7 +180,8 @@ std::string trouble_on_way(const Gpu& from, const Gpu& to) {
     return "a flag that is written after its data never arrives, which NCCL waits for";
   }
   const std::uint64_t early = to.read_result();
-  return early == 0 ? "" : "flags arrive before their data: " + base::counted(std::int64_t(early), "word") + " were old";
+  return early == 0 ? ""
+                    : "flags arrive before their data: " + base::counted(std::int64_t(early), "word") + " were old";
 }
 
 constexpr const char* kRemedy =

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 
@@ -21,12 +22,12 @@ struct KnownBad {
   int first;  // versions as NCCL counts them: 2.28.3 is 22803
   int last;
   const char* harm;
-  const char* remedy;
+  const char* repaired;
 };
 
 constexpr KnownBad kKnownBad[] = {
-    {22803, 22808, "ncclCommAbort may end the program or hang", "pip install nvidia-nccl-cu12==2.28.9, or newer"},
-    {23003, 23003, "a profiler plug-in may end the program", "pip install nvidia-nccl-cu12==2.30.4, or newer"},
+    {22803, 22808, "ncclCommAbort may end the program or hang", "2.28.9"},
+    {23003, 23003, "a profiler plug-in may end the program", "2.30.4"},
 };
 
 // Returns the number of "2.28.3" as NCCL counts it.
@@ -44,37 +45,45 @@ std::optional<int> number_of_version(const std::string& version) {
 
 struct Nccl {
   std::string path;
-  std::string version;  // empty if no name shows it
+  std::string version;       // empty if no name shows it
+  std::string package = {};  // the wheel that contains it
 };
 
-// The libraries of packages have the version in the name of the file, and wheels have it in the name of a folder.
-std::vector<Nccl> find_nccl(const Node& node) {
-  std::vector<Nccl> found;
+// Returns the NCCL that PyTorch of this environment loads, by the name of the wheel's folder.
+std::optional<Nccl> nccl_of_wheel(const Node& node) {
+  for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    const std::string environment = node.variable(variable);
+    if (environment.empty()) continue;
+    for (const std::string& python : node.names(environment + "/lib")) {
+      const std::string packages = environment + "/lib/" + python + "/site-packages";
+      for (const std::string& name : node.names(packages)) {
+        const std::size_t dash = name.find('-');
+        if (!name.starts_with("nvidia_nccl_cu") || dash == std::string::npos) continue;
+        return Nccl{packages + "/nvidia/nccl/lib/libnccl.so.2", name.substr(dash + 1, name.find(".dist") - dash - 1),
+                    name.substr(0, dash)};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+// Returns the NCCL that programs load, by the name of the file. A wheel's is loaded before the system's.
+std::optional<Nccl> find_nccl(const Node& node) {
+  if (auto nccl = nccl_of_wheel(node)) return nccl;
   std::vector<std::string> folders = base::split(node.variable("LD_LIBRARY_PATH"), ':');
   for (const char* folder : {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/local/lib",
                              "/usr/local/cuda/lib64", "/usr/local/nccl/lib"}) {
     folders.emplace_back(folder);
   }
   for (const std::string& folder : folders) {
-    if (folder.empty()) continue;
-    Nccl nccl;
+    std::optional<Nccl> nccl;
+    // The longest name has the whole version.
     for (const std::string& name : node.names(folder)) {
       if (name.starts_with("libnccl.so.2")) nccl = {folder + "/" + name, name.substr(name.find(".so.") + 4)};
     }
-    if (!nccl.path.empty()) found.push_back(nccl);
+    if (nccl && !folder.empty()) return nccl;
   }
-  const std::string environment = node.variable("VIRTUAL_ENV");
-  if (environment.empty()) return found;
-  for (const std::string& python : node.names(environment + "/lib")) {
-    const std::string packages = environment + "/lib/" + python + "/site-packages";
-    for (const std::string& name : node.names(packages)) {
-      if (!name.starts_with("nvidia_nccl_cu")) continue;
-      const std::size_t dash = name.find('-');
-      found.push_back(
-          {packages + "/nvidia/nccl/lib/libnccl.so.2", name.substr(dash + 1, name.find(".dist") - dash - 1)});
-    }
-  }
-  return found;
+  return std::nullopt;
 }
 
 bool has_tool(const Node& node, const std::string& name) {
@@ -98,10 +107,11 @@ bool writes_all(int fd, std::string_view data) {
 
 // Writes a file, flushes it and gives it its name, as a checkpoint does. Returns why that failed.
 std::optional<std::string> failure_to_save(const std::string& folder) {
-  const std::string file = folder + "/.ddplaunch_doctor." + std::to_string(::getpid());
-  const std::string part = file + ".part";
-  const base::UniqueFd fd(::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  // Other nodes may do the same in a shared folder.
+  std::string part = folder + "/.ddplaunch_doctor.XXXXXX";
+  const base::UniqueFd fd(::mkostemp(part.data(), O_CLOEXEC));
   if (fd.get() < 0) return "cannot create a file: " + error_text();
+  const std::string file = part + ".renamed";
   std::optional<std::string> failure;
   const std::string data(1 << 20, 'd');
   if (!writes_all(fd.get(), data)) {
@@ -118,28 +128,28 @@ std::optional<std::string> failure_to_save(const std::string& folder) {
 
 }  // namespace
 
+std::optional<int> nccl_number(const Node& node) {
+  const auto nccl = find_nccl(node);
+  return nccl ? number_of_version(nccl->version) : std::nullopt;
+}
+
 Findings check_nccl(const Node& node) {
-  const std::vector<Nccl> found = find_nccl(node);
-  if (found.empty()) {
-    if (node.gpus.empty()) return {ok("no NCCL, and no GPU that needs it")};
-    return {unknown("NCCL is in none of the usual folders; a PyTorch wheel may contain it",
-                    "apt-get install libnccl2, or pip install nvidia-nccl-cu12")};
+  const auto nccl = find_nccl(node);
+  if (!nccl && node.gpus.empty()) return {ok("no NCCL, and no GPU that needs it")};
+  if (!nccl) {
+    return {unknown("NCCL is in none of the usual folders. PyTorch may bring its own",
+                    "python3 -c 'import torch; print(torch.cuda.nccl.version())'")};
   }
-  Findings findings;
-  for (const Nccl& nccl : found) {
-    const auto number = number_of_version(nccl.version);
-    for (const KnownBad& bad : kKnownBad) {
-      if (!number || *number < bad.first || *number > bad.last) continue;
-      findings.push_back(warn("NCCL " + nccl.version + " (" + nccl.path + "): " + bad.harm, bad.remedy));
-    }
-    if (nccl.version != found.front().version && number && number_of_version(found.front().version)) {
-      findings.push_back(warn("there are NCCL " + found.front().version + " (" + found.front().path + ") and " +
-                                  nccl.version + " (" + nccl.path + "), and programs may load different ones",
-                              "remove one of them, or set LD_LIBRARY_PATH for all ranks"));
-    }
+  const std::string text = "NCCL " + nccl->version + " (" + nccl->path + ")";
+  const auto number = number_of_version(nccl->version);
+  for (const KnownBad& bad : kKnownBad) {
+    if (!number || *number < bad.first || *number > bad.last) continue;
+    return {warn(text + ": " + bad.harm,
+                 nccl->package.empty()
+                     ? "apt-get install libnccl2, in version " + std::string(bad.repaired) + " or newer"
+                     : "pip install '" + nccl->package + ">=" + bad.repaired + "'")};
   }
-  if (findings.empty()) findings.push_back(ok("NCCL " + found.front().version + " (" + found.front().path + ")"));
-  return findings;
+  return {ok(text)};
 }
 
 Findings check_diagnosis(const Node& node) {
@@ -151,7 +161,8 @@ Findings check_diagnosis(const Node& node) {
   if (scope == "3" || (scope == "2" && !node.is_root)) {
     return {warn("no process may read another one's stack (kernel.yama.ptrace_scope=" + scope +
                      "), so a report of a hang shows less",
-                 "sysctl -w kernel.yama.ptrace_scope=1")};
+                 scope == "3" ? "kernel.yama.ptrace_scope=1 in /etc/sysctl.d, and a reboot, because 3 cannot be changed"
+                              : "sysctl -w kernel.yama.ptrace_scope=1, as root")};
   }
   if (lacks.empty()) return {ok("a report of a hang can show all stacks")};
   return {ok("a report of a hang shows more with " + base::join(lacks, " and "))};

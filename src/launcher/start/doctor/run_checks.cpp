@@ -29,6 +29,7 @@ struct Running {
   base::UniqueFd output;
   std::string text;
   bool has_ended = false;  // all of its findings have been read
+  bool says_too_much = false;
 };
 
 [[noreturn]] void run(const Check& check, const Node& node, int output) {
@@ -57,6 +58,10 @@ Running start(const Check& check, const Node& node) {
   running.pid = ::fork();
   if (running.pid == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // A process that hangs in the kernel cannot be killed. It must not keep the reader of the doctor's output waiting.
+    for (int fd = 0; fd < 3; ++fd) ::dup2(::open("/dev/null", O_RDWR | O_CLOEXEC), fd);
+    ::close_range(3, static_cast<unsigned>(input.get()) - 1, 0);
+    ::close_range(static_cast<unsigned>(input.get()) + 1, ~0U, 0);
     run(check, node, input.get());
   }
   return running;
@@ -79,7 +84,11 @@ void read_until(std::vector<Running>& all, Clock::time_point end) {
       char bytes[4096];
       const ssize_t count = base::uninterrupted([&] { return ::read(waits[i].fd, bytes, sizeof bytes); });
       if (count > 0) readers[i]->text.append(bytes, static_cast<std::size_t>(count));
-      if (count <= 0 || readers[i]->text.size() > kMostBytes) readers[i]->has_ended = true;
+      if (count <= 0) readers[i]->has_ended = true;
+      if (readers[i]->text.size() <= kMostBytes) continue;
+      readers[i]->has_ended = readers[i]->says_too_much = true;
+      ::kill(readers[i]->pid, SIGKILL);
+      readers[i]->output.reset();
     }
   }
 }
@@ -92,11 +101,12 @@ Findings findings_of(Running& running, std::chrono::milliseconds limit) {
     ::kill(running.pid, SIGKILL);
     ::waitpid(running.pid, nullptr, WNOHANG);
     return {{"", running.check->if_it_hangs,
-             "no answer within " + base::human_duration(limit) + ": the kernel, a driver or a file system hangs",
-             "dmesg | tail, and cat /proc/PID/stack of it as root"}};
+             "no answer within " + base::human_duration(limit) + ". A driver or a file system may hang",
+             "cat /proc/" + std::to_string(running.pid) + "/stack, and dmesg | tail, as root"}};
   }
   int status = 0;
   base::uninterrupted([&] { return ::waitpid(running.pid, &status, 0); });
+  if (running.says_too_much) return {unknown("the check says too much to be shown")};
   try {
     wire::read_json(wire::Json::parse(running.text), findings);
   } catch (const std::exception&) {

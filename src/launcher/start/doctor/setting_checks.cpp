@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <set>
 
 #include "base/text.h"
 #include "launcher/start/doctor/checks.h"
 #include "launcher/start/doctor/known_variables.h"
+#include "launcher/start/facts/node_facts.h"
 
 namespace ddp::launcher::doctor {
 namespace {
@@ -15,7 +15,8 @@ struct Setting {
 };
 
 // Plug-ins have variables of their own, which must not count as misspelt.
-constexpr std::size_t kMostMistakes = 2;
+constexpr std::size_t kMostMistakes = 1;
+constexpr std::size_t kShownBytes = 200;  // of a value
 
 constexpr std::string_view kPrefixes[] = {"NCCL_", "TORCH_NCCL_", "TORCH_FR_", "GLOO_", "CUDA_", "MASTER_"};
 
@@ -23,6 +24,7 @@ void add_line(const std::string& line, const std::string& origin, std::vector<Se
   const std::size_t equals = line.find('=');
   if (equals == std::string::npos) return;
   Setting setting = {base::trimmed(line.substr(0, equals)), base::trimmed(line.substr(equals + 1)), origin};
+  if (setting.name.empty()) return;
   const bool is_known = std::ranges::any_of(settings, [&](const Setting& s) { return s.name == setting.name; });
   if (!is_known) settings.push_back(std::move(setting));
 }
@@ -43,12 +45,11 @@ std::vector<Setting> all_settings(const Node& node) {
 // Returns the variable that is meant, or "" if the name is known or like none.
 std::string meant_by(const std::string& name) {
   const auto known = known_variables();
-  if (std::ranges::find(known, name) != known.end()) return "";
-  const bool may_be_ours = std::ranges::any_of(kPrefixes, [&](std::string_view prefix) {
-    return name.starts_with(prefix.substr(0, 3)) || name.substr(1).starts_with(prefix.substr(1));
-  });
+  const bool has_prefix =
+      std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); }) ||
+      name.starts_with("NCLL_") || name.starts_with("NCC_");
   // A short name is like many others.
-  if (!may_be_ours || name.size() < 9) return "";
+  if (!has_prefix || name.size() < 9 || std::ranges::find(known, name) != known.end()) return "";
   const auto nearest =
       std::ranges::min_element(known, {}, [&](std::string_view each) { return base::edit_distance(name, each); });
   return base::edit_distance(name, *nearest) <= kMostMistakes ? std::string(*nearest) : "";
@@ -68,6 +69,9 @@ bool always(const Node&) {
 bool has_peers(const Node& node) {
   return node.gpus.size() > 1;
 }
+bool has_switch(const Node& node) {
+  return node.has_nvswitch();
+}
 bool has_gpus(const Node& node) {
   return !node.gpus.empty();
 }
@@ -86,7 +90,7 @@ constexpr Harmful kHarmful[] = {
     {"TORCH_DISTRIBUTED_DEBUG", "DETAIL", always, "PyTorch then compares each collective between all ranks"},
     {"NCCL_CHECK_POINTERS", "", has_gpus, "NCCL then asks the driver about each pointer"},
     {"NCCL_LAUNCH_MODE", "GROUP", has_gpus, "one thread then starts the kernels of all GPUs"},
-    {"NCCL_NVLS_ENABLE", "0", has_peers, "NVSwitches then do not add up the data, and all_reduce is slower"},
+    {"NCCL_NVLS_ENABLE", "0", has_switch, "NVSwitches then do not add up the data, and all_reduce is slower"},
     {"NCCL_ALGO", "", has_gpus, "NCCL then cannot choose the algorithm by size"},
     {"NCCL_PROTO", "", has_gpus, "NCCL then cannot choose the protocol by size, and a forced LL128 may corrupt data"},
 };
@@ -97,22 +101,18 @@ bool is_harmful(const Harmful& harmful, const Setting& setting, const Node& node
   return wanted.empty() ? !setting.value.empty() && setting.value != "0" : setting.value == wanted;
 }
 
-// Returns the positions in CUDA_VISIBLE_DEVICES that CUDA cannot use, as a finding.
 Findings check_visible_devices(const Node& node) {
-  const std::string list = node.variable("CUDA_VISIBLE_DEVICES");
-  if (list.empty() || node.gpus.empty()) return {};
-  std::set<std::string> seen;
-  for (const std::string& each : base::split(list, ',')) {
-    const std::string entry = base::trimmed(each);
-    const auto number = base::parse_integer(entry, 0, 1 << 20);
-    const std::string remedy = "unset CUDA_VISIBLE_DEVICES, or name each GPU once (nvidia-smi -L)";
-    if (!seen.insert(entry).second)
-      return {fail("CUDA_VISIBLE_DEVICES=" + list + " names " + entry + " twice, so CUDA shows no GPU", remedy)};
-    if (number && *number >= std::ssize(node.gpus)) {
-      return {fail("CUDA_VISIBLE_DEVICES=" + list + " names " + entry + ", but there are " +
-                       base::counted(std::ssize(node.gpus), "GPU") + ", and CUDA ignores it and all after it",
-                   remedy)};
-    }
+  const auto list = find_variable(node.environment, "CUDA_VISIBLE_DEVICES");
+  if (!list || node.gpus.empty()) return {};
+  const std::string setting = "CUDA_VISIBLE_DEVICES=" + *list;
+  const std::string remedy = "unset CUDA_VISIBLE_DEVICES, or name each GPU once (nvidia-smi -L)";
+  if (const auto twice = repeated_gpu(*list, node.gpus))
+    return {fail(setting + " names " + *twice + " twice, so CUDA shows no GPU", remedy)};
+  const auto visible = std::ssize(node.visible());
+  if (visible == 0) return {fail(setting + " names no GPU of this node, so CUDA shows none", remedy)};
+  if (visible < std::ssize(base::split(*list, ','))) {
+    return {fail(setting + " names a GPU that this node lacks, so CUDA shows only " + base::counted(visible, "GPU"),
+                 remedy)};
   }
   return {};
 }
@@ -133,9 +133,9 @@ Findings check_variables(const Node& node) {
   int count = 0;
   for (const Setting& setting : all_settings(node)) {
     if (std::ranges::any_of(kPrefixes, [&](std::string_view p) { return setting.name.starts_with(p); })) ++count;
-    const std::string shown = setting.name + "=" + setting.value + " of " + setting.origin;
+    const std::string shown = setting.name + "=" + setting.value.substr(0, kShownBytes) + " of " + setting.origin;
     if (const std::string meant = meant_by(setting.name); !meant.empty()) {
-      findings.push_back(warn("no program reads " + shown, "write " + meant + ", if that is meant"));
+      findings.push_back(warn("no program known here reads " + shown, "write " + meant + ", if that is meant"));
     }
     for (const Harmful& harmful : kHarmful) {
       if (!is_harmful(harmful, setting, node)) continue;
@@ -144,7 +144,8 @@ Findings check_variables(const Node& node) {
                                     : "delete the line of " + setting.origin;
       findings.push_back(warn(shown + ": " + harmful.harm, where));
     }
-    const bool is_shared_file = setting.name == "NCCL_DEBUG_FILE" && setting.value.find('%') == std::string::npos;
+    const bool is_shared_file = setting.name == "NCCL_DEBUG_FILE" && setting.value.find('%') == std::string::npos &&
+                                !setting.value.starts_with("/dev/");
     if (is_shared_file && node.workers > 1) {
       findings.push_back(warn(shown + ": all ranks write to this file", "NCCL_DEBUG_FILE=" + setting.value + ".%h.%p"));
     }

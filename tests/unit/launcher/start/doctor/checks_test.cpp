@@ -1,5 +1,6 @@
 #include "launcher/start/doctor/checks.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
@@ -57,6 +58,7 @@ const Trouble kTroubles[] = {
     {"little memory may be locked beside an RDMA device",
      [](Machine& m) {
        add_rdma_port(m, "mlx5_0", "4: ACTIVE", "400 Gb/sec (4X NDR)", 0);
+       m.node.nodes = 2;
        m.node.limits.locked_memory = 8 << 20;
      },
      "locked-memory", Grade::warn, "8 MiB"},
@@ -133,27 +135,50 @@ const Trouble kTroubles[] = {
      "interfaces", Grade::fail, "no interface"},
     {"an RDMA port that went down",
      [](Machine& m) {
+       m.node.nodes = 2;
        add_rdma_port(m, "mlx5_0", "4: ACTIVE", "400 Gb/sec (4X NDR)", 0);
        add_rdma_port(m, "mlx5_1", "1: DOWN", "400 Gb/sec (4X NDR)", 3);
      },
-     "rdma", Grade::warn, "mlx5_1:1 is 1: DOWN"},
+     "rdma", Grade::warn, "mlx5_1:1 is DOWN, and was up before"},
     {"an RDMA port that NCCL is to use is down",
      [](Machine& m) {
+       m.node.nodes = 2;
        add_rdma_port(m, "mlx5_0", "4: ACTIVE", "400 Gb/sec (4X NDR)", 0);
        add_rdma_port(m, "mlx5_1", "1: DOWN", "400 Gb/sec (4X NDR)", 0);
        m.set("NCCL_IB_HCA", "mlx5_0,mlx5_1");
      },
-     "rdma", Grade::fail, "NCCL_IB_HCA names mlx5_1:1"},
+     "rdma", Grade::warn, "mlx5_1:1 is DOWN"},
     {"an RDMA port at a lower rate than its peers",
      [](Machine& m) {
+       m.node.nodes = 2;
        add_rdma_port(m, "mlx5_0", "4: ACTIVE", "400 Gb/sec (4X NDR)", 0);
        add_rdma_port(m, "mlx5_1", "4: ACTIVE", "100 Gb/sec (1X NDR)", 0);
      },
      "rdma", Grade::warn, "mlx5_1:1 has only 100 Gb/sec"},
-    {"no RDMA port is active", [](Machine& m) { add_rdma_port(m, "mlx5_0", "2: INIT", "400 Gb/sec (4X NDR)", 0); },
+    {"no RDMA port is active",
+     [](Machine& m) {
+       m.node.nodes = 2;
+       add_rdma_port(m, "mlx5_0", "2: INIT", "400 Gb/sec (4X NDR)", 0);
+     },
      "rdma", Grade::warn, "no RDMA port is active"},
+    {"NCCL_IB_HCA names no active port",
+     [](Machine& m) {
+       m.node.nodes = 2;
+       add_rdma_port(m, "mlx5_0", "4: ACTIVE", "400 Gb/sec (4X NDR)", 0);
+       add_rdma_port(m, "mlx5_10", "1: DOWN", "400 Gb/sec (4X NDR)", 0);
+       m.files["/etc/nccl.conf"] = "NCCL_IB_HCA=mlx5_10\n";
+     },
+     "rdma", Grade::fail, "NCCL_IB_HCA=mlx5_10 names no RDMA port"},
+    {"a container without the RDMA device files",
+     [](Machine& m) {
+       m.node.nodes = 2;
+       add_rdma_port(m, "mlx5_0", "4: ACTIVE", "400 Gb/sec (4X NDR)", 0);
+       m.remove("/dev/infiniband");
+     },
+     "rdma", Grade::warn, "no /dev/infiniband"},
     {"RDMA cannot reach the GPUs",
      [](Machine& m) {
+       m.node.nodes = 2;
        add_rdma_port(m, "mlx5_0", "4: ACTIVE", "400 Gb/sec (4X NDR)", 0);
        m.files["/proc/driver/nvidia/version"] = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Tue\n";
      },
@@ -164,12 +189,8 @@ const Trouble kTroubles[] = {
        m.remove("/dev/nvidia");
      },
      "gpus", Grade::fail, "no driver is loaded"},
-    {"a container without the GPUs' device files",
-     [](Machine& m) {
-       m.remove("/dev/nvidia");
-       m.files["/dev/nvidia77"] = "";
-     },
-     "gpus", Grade::fail, "no device files"},
+    {"a container without the GPUs' device files", [](Machine& m) { m.remove("/dev/nvidia"); }, "gpus", Grade::fail,
+     "no device files"},
     {"no /dev/nvidia-uvm", [](Machine& m) { m.remove("/dev/nvidia-uvm"); }, "gpus", Grade::fail, "nvidia-uvm"},
     {"more workers than GPUs", [](Machine& m) { m.node.workers = 4; }, "gpus", Grade::fail, "4 workers on 2 GPUs"},
     {"the driver was updated without a reboot",
@@ -186,13 +207,6 @@ const Trouble kTroubles[] = {
     {"Access Control Services on the switch",
      [](Machine& m) { m.files["/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/config"] = bridge_config(0x1d); },
      "peer-access", Grade::warn, "0000:16:00.0"},
-    {"an IOMMU that translates",
-     [](Machine& m) {
-       for (const char* gpu : {kFirstGpu, kSecondGpu})
-         m.files["/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/" + std::string(gpu) + "/iommu_group/type"] =
-             "DMA-FQ\n";
-     },
-     "peer-access", Grade::warn, "DMA-FQ"},
     {"NVSwitches without their fabric manager", [](Machine& m) { m.files["/dev/nvidia-nvswitchctl"] = ""; }, "fabric",
      Grade::fail, "error 802"},
     {"a known bad NCCL",
@@ -201,18 +215,25 @@ const Trouble kTroubles[] = {
        m.files["/usr/lib/x86_64-linux-gnu/libnccl.so.2.28.3"] = "";
      },
      "nccl", Grade::warn, "ncclCommAbort"},
-    {"two versions of NCCL",
+    {"a wheel with a known bad NCCL",
      [](Machine& m) {
        m.set("VIRTUAL_ENV", "/venv");
-       m.files["/venv/lib/python3.11/site-packages/nvidia_nccl_cu12-2.21.5.dist-info/METADATA"] = "";
+       m.files["/venv/lib/python3.11/site-packages/nvidia_nccl_cu13-2.28.3.dist-info/METADATA"] = "";
      },
-     "nccl", Grade::warn, "2.26.2"},
+     "nccl", Grade::warn, "pip install 'nvidia_nccl_cu13>=2.28.9'"},
+    {"a GPU that fell off the bus",
+     [](Machine& m) {
+       m.files["/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:18:00.0/current_link_width"] = "63\n";
+     },
+     "pci-links", Grade::fail, "no longer answers"},
+    {"the driver's files hang", [](Machine& m) { m.node.gpus_failure = "no answer within 4.0 s"; }, "gpus", Grade::fail,
+     "no answer"},
     {"P2P was disabled once and for all", [](Machine& m) { m.set("NCCL_P2P_DISABLE", "1"); }, "variables", Grade::warn,
      "host memory"},
     {"P2P is disabled in a file", [](Machine& m) { m.files["/home/user/.nccl.conf"] = "# once\nNCCL_P2P_DISABLE=1\n"; },
      "variables", Grade::warn, "/home/user/.nccl.conf"},
     {"a misspelt variable", [](Machine& m) { m.set("NCCL_SOCKET_IFNAM", "eth0"); }, "variables", Grade::warn,
-     "no program reads"},
+     "no program known here"},
     {"InfiniBand was disabled between nodes",
      [](Machine& m) {
        m.node.nodes = 2;
@@ -225,7 +246,9 @@ const Trouble kTroubles[] = {
     {"one debug file for all ranks", [](Machine& m) { m.set("NCCL_DEBUG_FILE", "/tmp/nccl.log"); }, "variables",
      Grade::warn, "all ranks write"},
     {"CUDA_VISIBLE_DEVICES beyond the GPUs", [](Machine& m) { m.set("CUDA_VISIBLE_DEVICES", "0,1,2"); }, "variables",
-     Grade::fail, "there are 2 GPUs"},
+     Grade::fail, "shows only 2 GPUs"},
+    {"CUDA_VISIBLE_DEVICES of another machine", [](Machine& m) { m.set("CUDA_VISIBLE_DEVICES", "NoDevFiles"); },
+     "variables", Grade::fail, "CUDA shows none"},
     {"CUDA_VISIBLE_DEVICES with a GPU twice", [](Machine& m) { m.set("CUDA_VISIBLE_DEVICES", "0,0"); }, "variables",
      Grade::fail, "twice"},
     {"more threads than CPUs", [](Machine& m) { m.set("OMP_NUM_THREADS", "64"); }, "variables", Grade::warn,
@@ -255,7 +278,7 @@ const Healthy kHealthy[] = {
      [] {
        Machine m = gpu_machine();
        m.node.is_root = false;
-       m.files["/proc/1/comm"] = "bash\n";
+       m.node.sees_all_processes = false;
        m.files["/dev/nvidia-nvswitchctl"] = "";
        for (const char* bridge : {"", "/0000:16:00.0"})
          m.files["/sys/devices/pci0000:15/0000:15:01.0" + std::string(bridge) + "/config"] = std::string(64, '\0');
@@ -288,6 +311,48 @@ const Healthy kHealthy[] = {
              "DMA-FQ\n";
        return m;
      }},
+    {"a machine of Ascend, with variables of other libraries",
+     [] {
+       Machine m = plain_machine();
+       for (const char* name : {"HCCL_SOCKET_IFNAME", "HCCL_BUFFSIZE", "CUDA_COREDUMP_PIPE", "MASTER_HOST"})
+         m.set(name, "1");
+       m.node.environment.push_back("=x=1");
+       return m;
+     }},
+    {"a DGX whose storage ports are slower and down, with NCCL_IB_HCA for the others",
+     [] {
+       Machine m = gpu_machine("NVIDIA H100 80GB HBM3");
+       m.node.nodes = 2;
+       m.files["/dev/nvidia-nvswitchctl"] = "";
+       m.files["/proc/4711/comm"] = "nv-fabricmanage\n";
+       add_rdma_port(m, "mlx5_0", "4: ACTIVE", "400 Gb/sec (4X NDR)", 0);
+       add_rdma_port(m, "mlx5_10", "4: ACTIVE", "400 Gb/sec (4X NDR)", 0);
+       add_rdma_port(m, "mlx5_1", "1: DOWN", "200 Gb/sec (4X HDR)", 2);
+       m.set("NCCL_IB_HCA", "=mlx5_0,mlx5_10");
+       return m;
+     }},
+    {"a virtual environment with a wheel of NCCL beside the package of the system",
+     [] {
+       Machine m = gpu_machine();
+       m.set("VIRTUAL_ENV", "/venv");
+       m.files["/venv/lib/python3.11/site-packages/nvidia_nccl_cu12-2.27.5.dist-info/METADATA"] = "";
+       return m;
+     }},
+    {"a workstation whose IOMMU translates, which only the proof can judge",
+     [] {
+       Machine m = gpu_machine();
+       for (const char* gpu : {kFirstGpu, kSecondGpu})
+         m.files["/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/" + std::string(gpu) + "/iommu_group/type"] =
+             "DMA-FQ\n";
+       return m;
+     }},
+    {"one node with an RDMA card without a cable, and little memory to lock",
+     [] {
+       Machine m = gpu_machine();
+       add_rdma_port(m, "mlx5_0", "1: DOWN", "400 Gb/sec (4X NDR)", 1);
+       m.node.limits.locked_memory = 8 << 20;
+       return m;
+     }},
     {"a GPU with instances (MIG): one worker for one of them",
      [] {
        Machine m = gpu_machine();
@@ -309,7 +374,7 @@ const Healthy kHealthy[] = {
      [] {
        Machine m = gpu_machine();
        m.node.nodes = 2;
-       m.files["/proc/1/comm"] = "python3\n";
+       m.node.sees_all_processes = false;
        m.files["/sys/fs/cgroup/user.slice/cpu.max"] = "800000 100000\n";
        m.files["/sys/fs/cgroup/user.slice/pids.max"] = "4096\n";
        m.files["/sys/fs/cgroup/user.slice/pids.current"] = "12\n";
@@ -379,4 +444,14 @@ TEST_CASE("a check that cannot read its source says unknown, and not ok") {
     if (finding.grade == Grade::unknown) unknown.push_back(finding.check);
   }
   CHECK(unknown == std::vector<std::string>{"ports", "memory", "interfaces", "peer-access"});
+}
+
+TEST_CASE("the kernel's silence about the clock, and a virtual machine's bridges, are unknown") {
+  Machine machine = gpu_machine();
+  machine.node.is_synchronized.reset();
+  machine.files["/proc/cpuinfo"] = "flags\t\t: fpu hypervisor\n";
+  const Findings found = findings_of(machine);
+  for (const char* check : {"clock", "peer-access"}) {
+    CHECK(std::ranges::find(found, check, &Finding::check)->grade == Grade::unknown);
+  }
 }

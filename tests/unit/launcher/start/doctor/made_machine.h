@@ -73,6 +73,8 @@ inline Machine plain_machine() {
   machine.node.home = "/home/user";
   machine.node.environment = {"PATH=/usr/bin"};
   machine.node.is_root = true;
+  machine.node.is_synchronized = true;
+  machine.node.sees_all_processes = true;
   machine.node.limits.descriptors = 1'048'576;
   machine.node.limits.stack = 8 << 20;
   machine.node.workers = 2;
@@ -113,7 +115,9 @@ inline Machine gpu_machine(const std::string& model = "NVIDIA H100 PCIe") {
 inline void add_rdma_port(Machine& machine, const std::string& device, const std::string& state,
                           const std::string& rate, int lost) {
   const std::string folder = "/sys/class/infiniband/" + device;
-  machine.files[folder + "/hca_type"] = "MT4129\n";
+  machine.files["/dev/infiniband/uverbs0"] = "";
+  machine.files[folder + "/board_id"] = "MT_0000000838\n";
+  machine.files[folder + "/ports/1/link_layer"] = "InfiniBand\n";
   machine.files[folder + "/ports/1/state"] = state + "\n";
   machine.files[folder + "/ports/1/rate"] = rate + "\n";
   machine.files[folder + "/ports/1/counters/link_downed"] = std::to_string(lost) + "\n";

@@ -67,6 +67,12 @@ TEST_CASE("a check that crashes or throws is unknown, with the reason") {
         Finding{"throws", Grade::unknown, "it could not be checked: no such thing", ""});
 }
 
+TEST_CASE("a check that says more than a mebibyte is cut off, and does not hang") {
+  const Check check{"endless", [](const Node&) { return Findings(20'000, ok(std::string(100, 'x'))); }};
+  CHECK(run_checks(std::span(&check, 1), Node{}, 10s) ==
+        Findings{{"endless", Grade::unknown, "the check says too much to be shown", ""}});
+}
+
 TEST_CASE("more findings than a pipe holds arrive whole") {
   const Check check{"much", say_much};
   CHECK(run_checks(std::span(&check, 1), Node{}, 10s).size() == 2000);
