@@ -1,6 +1,10 @@
 // Replaces libnvidia-ml.so.1. The file that FAKE_NVML names describes its GPUs, and is read at each call. It has a line
 // per GPU, "UUID BUSY_PERCENT PCIE_BYTES NVLINK_KIB PIDS", in which "-" is a value that is not available. PIDS are the
 // processes on the GPU, separated by commas, each as PID or PID:BYTES. Without the file, calls hang.
+//
+// FAKE_NVML_HEALTH has troubles of the second GPU, each as NAME=NUMBER, separated by commas: ecc (uncorrectable
+// errors), remap_pending, remap_failed, slowdown (bits), used (MiB of memory), mode (for computing), action (recovery),
+// fabric (state), lost (no handle).
 #include <unistd.h>
 
 #include <cstdlib>
@@ -39,8 +43,30 @@ Gpu gpu_of(void* device) {
   return gpus().at(reinterpret_cast<std::size_t>(device) - 1);
 }
 
+// Returns a number of FAKE_NVML_HEALTH, or 0.
+unsigned long long trouble_of(void* device, const std::string& name) {
+  const char* text = std::getenv("FAKE_NVML_HEALTH");
+  if (text == nullptr || reinterpret_cast<std::size_t>(device) != 2) return 0;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) {
+    if (word.starts_with(name + "=")) return std::stoull(word.substr(name.size() + 1));
+  }
+  return 0;
+}
+
 }  // namespace
 
+struct nvmlMemory_t {
+  unsigned long long total;
+  unsigned long long free;
+  unsigned long long used;
+};
+struct nvmlGpuFabricInfo_t {
+  unsigned char cluster[16];
+  int status;
+  unsigned clique;
+  unsigned char state;
+};
 struct nvmlUtilization_t {
   unsigned gpu;
   unsigned memory;
@@ -77,7 +103,38 @@ int nvmlDeviceGetCount_v2(unsigned* count) {
 }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
+  constexpr int kGpuIsLost = 15;
   *device = reinterpret_cast<void*>(std::size_t{index} + 1);
+  return trouble_of(*device, "lost") != 0 ? kGpuIsLost : kSuccess;
+}
+
+int nvmlDeviceGetTotalEccErrors(void* device, int kind, int counter, unsigned long long* errors) {
+  *errors = kind == 1 && counter == 0 ? trouble_of(device, "ecc") : 99;
+  return kSuccess;
+}
+int nvmlDeviceGetRemappedRows(void* device, unsigned* corrected, unsigned* uncorrected, unsigned* pending,
+                              unsigned* failed) {
+  *corrected = 3;
+  *uncorrected = 1;
+  *pending = static_cast<unsigned>(trouble_of(device, "remap_pending"));
+  *failed = static_cast<unsigned>(trouble_of(device, "remap_failed"));
+  return kSuccess;
+}
+int nvmlDeviceGetCurrentClocksThrottleReasons(void* device, unsigned long long* reasons) {
+  *reasons = 0x5 | trouble_of(device, "slowdown");  // idle, and the power cap, are no trouble
+  return kSuccess;
+}
+int nvmlDeviceGetMemoryInfo(void* device, nvmlMemory_t* memory) {
+  *memory = {80ULL << 30, 0, (1 + trouble_of(device, "used")) << 20};
+  return kSuccess;
+}
+int nvmlDeviceGetComputeMode(void* device, int* mode) {
+  *mode = static_cast<int>(trouble_of(device, "mode"));
+  return kSuccess;
+}
+int nvmlDeviceGetGpuFabricInfo(void* device, nvmlGpuFabricInfo_t* info) {
+  *info = {};
+  info->state = static_cast<unsigned char>(trouble_of(device, "fabric"));
   return kSuccess;
 }
 
@@ -124,6 +181,11 @@ int nvmlDeviceGetFieldValues(void* device, int count, nvmlFieldValue_t* values) 
         break;
       case 138:
         give(value.scope == ~0U ? gpu.nvlink : "-");
+        break;
+      case 230:  // the action that recovers the GPU
+        value.status = kSuccess;
+        value.type = kUnsignedInt;
+        value.value = 0xdead000000000000ULL | trouble_of(device, "action");
         break;
       case 197:
         give(gpu.pcie);

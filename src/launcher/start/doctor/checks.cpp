@@ -22,6 +22,7 @@ const Check kChecks[] = {
     {"rdma", check_rdma},
     {"gpus", check_gpus},
     {"driver", check_driver},
+    {"gpu-health", check_gpu_health, Grade::fail},
     {"pci-links", check_pci_links},
     {"peer-access", check_peer_access},
     {"fabric", check_fabric},

@@ -39,6 +39,7 @@ Findings check_rdma(const Node& node);
 // --- GPUs
 Findings check_gpus(const Node& node);
 Findings check_driver(const Node& node);
+Findings check_gpu_health(const Node& node);  // asks the driver's library
 Findings check_pci_links(const Node& node);
 Findings check_peer_access(const Node& node);
 Findings check_fabric(const Node& node);

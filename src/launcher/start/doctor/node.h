@@ -35,6 +35,7 @@ struct Node {
   int nodes = 1;                    // of the job
   std::string folder;               // of the checkpoints; empty if none is named
   std::string cuda_library = "libcuda.so.1";
+  std::string nvml_library = "libnvidia-ml.so.1";
   std::optional<bool>
       is_synchronized;  // a time server sets the clock, says the kernel; std::nullopt if it does not say
   std::function<std::optional<FileSystem>(const std::string& path)> file_system;  // std::nullopt if there is none

@@ -70,6 +70,7 @@ inline Machine plain_machine() {
       {"/usr/bin/gdb", ""},
   };
   machine.node.host_name = "node-7";
+  machine.node.nvml_library = "libnone.so";
   machine.node.home = "/home/user";
   machine.node.environment = {"PATH=/usr/bin"};
   machine.node.is_root = true;
