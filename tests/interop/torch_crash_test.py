@@ -23,7 +23,7 @@ BEGIN = """
     def reader():
         for name in filter(str.isdigit, os.listdir("/proc")):
             try:
-                with open(f"/proc/{name}/stat") as file:
+                with open(f"/proc/{name}/stat", errors="replace") as file:
                     words = file.read().replace(")", "(").split("(")
                 if words[1].startswith("ddp_torch_read") and int(words[2].split()[1]) == os.getppid():
                     return int(name)

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <thread>
 
 #include "support/fake_gpu/ptx_module.h"
 #include "support/fake_gpu/ptx_thread.h"
@@ -188,6 +189,11 @@ void load(PtxThread& thread, const PtxInstruction& i) {
     thread.registers[i.registers[k]] = bits_of(value);
   }
 }
+// A loop that waits for another device must leave it a processor.
+void load_volatile(PtxThread& thread, const PtxInstruction& i) {
+  std::this_thread::yield();
+  load<u64, 1, &PtxThread::global>(thread, i);
+}
 template <typename T, int width, auto place>
 void store(PtxThread& thread, const PtxInstruction& i) {
   std::byte* to = (thread.*place)(i, width * sizeof(T));
@@ -353,7 +359,7 @@ const std::map<std::string_view, PtxInstructionKind>& ptx_instructions() {
       {"atom.shared.add.u32", kAtomicAdd<u32, kShared>},
       {"atom.global.add.u64", kAtomicAdd<u64, kGlobal>},
 
-      {"ld.volatile.global.u64", kLoad<u64>},
+      {"ld.volatile.global.u64", {PtxForm::load, 1, load_volatile}},
       {"st.volatile.global.u64", kStore<u64>},
       {"bra", {PtxForm::branch, 1, branch}},
       {"bra.uni", {PtxForm::branch, 1, branch}},

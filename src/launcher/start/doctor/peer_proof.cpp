@@ -21,9 +21,12 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t kWords = 1 << 17;
 constexpr std::size_t kBytes = kWords * sizeof(std::uint64_t);
 constexpr std::uint64_t kRoundWords = 32;
-constexpr std::uint64_t kRounds = 1000;
-constexpr auto kStepLimit = 5s;   // a step takes milliseconds
-constexpr auto kPairLimit = 40s;  // both directions, and the start of CUDA
+constexpr std::uint64_t kRounds = 500;
+// A step takes milliseconds. A GPU that other programs use gives each of them a few milliseconds in turn, and each round
+// needs both GPUs.
+constexpr auto kStepLimit = 5s;
+constexpr auto kRoundsLimit = 20s;
+constexpr auto kPairLimit = 55s;  // both directions, and the start of CUDA
 constexpr unsigned kBlocks = 32;
 constexpr unsigned kThreads = 256;  // as in the kernels
 
@@ -113,8 +116,8 @@ class Gpu {
     }
   }
   // Waits without a call that blocks, because the work may never end.
-  void wait(const char* what) const {
-    const auto end = std::chrono::steady_clock::now() + kStepLimit;
+  void wait(const char* what, std::chrono::seconds limit = kStepLimit) const {
+    const auto end = std::chrono::steady_clock::now() + limit;
     use();
     while (true) {
       const CudaStatus status = cuda_.query_stream(stream_);
@@ -174,8 +177,8 @@ std::string trouble_on_way(const Gpu& from, const Gpu& to) {
   to.start("ddp_receive", {to.buffer(), to.flag(), from.answer(), kRoundWords, kRounds, to.result()});
   from.start("ddp_send", {to.buffer(), to.flag(), from.answer(), kRoundWords, kRounds});
   try {
-    to.wait("");
-    from.wait("");
+    to.wait("", kRoundsLimit);
+    from.wait("", kRoundsLimit);
   } catch (const DoesNotEnd&) {
     return "a flag that is written after its data never arrives, which NCCL waits for";
   }
