@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "support/fake_gpu/ptx_module.h"
 #include "support/fake_gpu/ptx_thread.h"
@@ -191,7 +192,9 @@ void load(PtxThread& thread, const PtxInstruction& i) {
 }
 // A loop that waits for another device must leave it a processor.
 void load_volatile(PtxThread& thread, const PtxInstruction& i) {
-  std::this_thread::yield();
+  thread_local u64 last = 0;
+  const u64 place = thread.registers[i.address];
+  if (std::exchange(last, place) == place) std::this_thread::yield();
   load<u64, 1, &PtxThread::global>(thread, i);
 }
 template <typename T, int width, auto place>

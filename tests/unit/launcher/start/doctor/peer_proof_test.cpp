@@ -32,7 +32,7 @@ constexpr Fault kFaults[] = {
     {"wrong_word", "writes by a kernel: 131 of 131072 words are wrong on their owner. Through host memory, all arrive"},
     {"lost_flag", "a flag that is written after its data never arrives, which NCCL waits for"},
     {"lost_copy", "copies by the copy engine: 131072 of 131072 words are wrong on their owner"},
-    {"hang", "writing does not end within 5.0 s. Through host memory, all arrive"},
+    {"hang", "writing does not end within 10.0 s. Through host memory, all arrive"},
 };
 
 }  // namespace
