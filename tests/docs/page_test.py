@@ -100,8 +100,10 @@ def set_environment(home: pathlib.Path) -> None:
     torch = f"{pathlib.Path(NEW_TORCH).parent}:" if NEW_TORCH else ""
     os.environ.update(PATH=f"{PREFIX}/bin:{torch}{os.environ['PATH']}:/usr/sbin", HOME=str(home), CMAKE_PREFIX_PATH=str(PREFIX),
                       PYTHONDONTWRITEBYTECODE="1")
-    # The launcher imports PyTorch once for the ranks of a job. It takes two seconds of a CPU, and the output is the same.
-    os.environ["DDP_PRELOAD"] = "torch"
+    # The launcher imports PyTorch once for the ranks of a job in the pages with most of these jobs. The output is the same.
+    # The other pages have the plain start.
+    if PAGE.stem in ("pytorch", "kill-a-rank", "common-mistakes"):
+        os.environ["DDP_PRELOAD"] = "torch"
 
 
 class Page:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <thread>
@@ -194,7 +195,14 @@ void load(PtxThread& thread, const PtxInstruction& i) {
 void load_volatile(PtxThread& thread, const PtxInstruction& i) {
   thread_local u64 last = 0;
   const u64 place = thread.registers[i.address];
-  if (std::exchange(last, place) == place) std::this_thread::yield();
+  thread_local int times = 0;
+  times = std::exchange(last, place) == place ? times + 1 : 0;
+  constexpr int kMany = 1000;
+  if (times > kMany) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  } else if (times > 0) {
+    std::this_thread::yield();
+  }
   load<u64, 1, &PtxThread::global>(thread, i);
 }
 template <typename T, int width, auto place>
