@@ -64,6 +64,10 @@ def facts(machine: Machine, results: Results) -> None:
     done = machine.run("sh", "-c", f"timeout 3 {machine.bin}/ddp_gpu_reader | head -1", seconds=6)
     known = '"moved_bytes"' in done.out and "null" not in done.out
     results.note("the driver's counters", known if is_real else None, (done.out or done.err).strip()[:300])
+    done = machine.run(machine.bin / "ddplaunch", "doctor", "--deep", "--json", seconds=20)
+    for finding in json.loads(done.out or "{}").get("findings", []):
+        state = {"ok": True, "fail": False}.get(finding["grade"]) if is_real else None
+        results.note(f"doctor: {finding['check']}", state, f"{finding['grade']}: {finding['text']} {finding['remedy']}".strip())
 
 
 def stale(machine: Machine, results: Results) -> None:

@@ -199,12 +199,13 @@ Findings prove(const Node& node, int one, int other) {
   require(cuda.init(0), "cuInit");
   int count = 0;
   require(cuda.device_count(&count), "cuDeviceGetCount");
-  const std::string pair = "GPU " + std::to_string(one) + " and GPU " + std::to_string(other);
+  const bool is_alone = one == other;
+  const std::string pair = "GPU " + std::to_string(one) + (is_alone ? "" : " and GPU " + std::to_string(other));
   if (other >= count) return {unknown(pair + ": CUDA shows only " + base::counted(count, "GPU"))};
   const Gpu first(cuda, one);
   const Gpu second(cuda, other);
   // The owner of a flag answers in the other direction.
-  if (!first.reaches(second) || !second.reaches(first))
+  if (!is_alone && (!first.reaches(second) || !second.reaches(first)))
     return {ok(pair + " have no peer access, so NCCL goes through host memory")};
   Findings findings;
   for (const auto& [from, to] : {std::pair(&first, &second), std::pair(&second, &first)}) {
@@ -222,6 +223,7 @@ Findings prove(const Node& node, int one, int other) {
     }
     if (!trouble.empty()) findings.push_back(fail(way + trouble + through_host, kRemedy));
     if (has_hung || trouble.find("never arrives") != std::string::npos) return findings;  // the GPU is still busy
+    if (is_alone) break;
   }
   if (findings.empty()) findings.push_back(ok(pair + ": all writes, reads, copies and flags arrive in order"));
   return findings;
@@ -236,6 +238,9 @@ Findings check_peer_writes(const Node& node) {
       pairs.push_back({"peer-writes", [one, other](const Node& each) { return prove(each, one, other); }, Grade::fail});
     }
   }
+  // A GPU alone shows that the kernels and its memory are right.
+  if (node.gpus.size() == 1)
+    pairs.push_back({"peer-writes", [](const Node& each) { return prove(each, 0, 0); }, Grade::fail});
   if (pairs.empty()) return {ok("no GPU has a peer here")};
   return run_checks(pairs, node, kPairLimit);
 }

@@ -69,6 +69,13 @@ TEST_CASE("both directions of each pair are tried, and each pair has a finding")
   CHECK_THAT(pairs.back().text, Catch::StartsWith("GPU 1 and GPU 2: "));
 }
 
+TEST_CASE("a single GPU is tried with its own memory") {
+  const Findings findings = findings_with("", 1);
+  REQUIRE(findings.size() == 1);
+  CHECK(findings.front() ==
+        Finding{"peer-writes", Grade::ok, "GPU 0: all writes, reads, copies and flags arrive in order", ""});
+}
+
 TEST_CASE("GPUs without peer access are ok, because NCCL does not use it") {
   const Findings findings = findings_with("none");
   REQUIRE(findings.size() == 1);
