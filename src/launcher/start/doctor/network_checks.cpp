@@ -80,7 +80,6 @@ Findings check_interface_variable(const Node& node, const InterfaceVariable& var
 struct Network {
   std::string interface;
   std::string destination;
-  std::string mask;
 };
 
 // Returns two interfaces of one network, if there are such. Of two, the kernel answers on the first one.
@@ -88,9 +87,9 @@ std::optional<std::pair<Network, Network>> same_network(const Node& node) {
   std::vector<Network> seen;
   for (const std::string& line : base::split(node.text("/proc/net/route"), '\n')) {
     const std::vector<std::string> fields = base::words(line, " \t");
-    if (fields.size() < 8 || fields[0] == "Iface" || fields[1] == "00000000" || fields[2] != "00000000") continue;
+    if (fields.size() < 3 || fields[0] == "Iface" || fields[1] == "00000000" || fields[2] != "00000000") continue;
     if (is_internal(fields[0]) || !is_up(node, fields[0])) continue;
-    const Network network = {fields[0], fields[1], fields[7]};
+    const Network network = {fields[0], fields[1]};
     for (const Network& other : seen) {
       if (other.interface != network.interface && other.destination == network.destination)
         return std::pair(other, network);
