@@ -37,7 +37,7 @@ constexpr Fault kFaults[] = {
 
 }  // namespace
 
-TEST_CASE("GPUs whose writes arrive are ok, also if they are slow") {
+TEST_CASE("GPUs whose writes arrive are ok, also if they are slow", "[slow]") {
   for (const char* fault : {"", "slow"}) {
     CAPTURE(fault);
     const Findings findings = findings_with(fault);
@@ -60,7 +60,7 @@ TEST_CASE("each fault of peer access is named, with the direction and what host 
   }
 }
 
-TEST_CASE("both directions of each pair are tried, and each pair has a finding") {
+TEST_CASE("both directions of each pair are tried, and each pair has a finding", "[slow]") {
   const Findings broken = findings_with("wrong_word");
   REQUIRE(broken.size() == 2);
   CHECK_THAT(broken.back().text, Catch::StartsWith("GPU 1 → GPU 0: "));
