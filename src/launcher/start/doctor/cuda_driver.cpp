@@ -16,7 +16,6 @@ CudaDriver::CudaDriver(const std::string& file) {
   find(init, "cuInit");
   find(device_count, "cuDeviceGetCount");
   find(get_device, "cuDeviceGet");
-  find(get_bus_id, "cuDeviceGetPCIBusId");
   find(retain_context, "cuDevicePrimaryCtxRetain");
   find(use_context, "cuCtxSetCurrent");
   find(can_access_peer, "cuDeviceCanAccessPeer");

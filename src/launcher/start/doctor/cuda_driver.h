@@ -20,7 +20,6 @@ struct CudaDriver {
   CudaStatus (*init)(unsigned flags) = nullptr;
   CudaStatus (*device_count)(int* count) = nullptr;
   CudaStatus (*get_device)(int* device, int number) = nullptr;
-  CudaStatus (*get_bus_id)(char* text, int bytes, int device) = nullptr;
   CudaStatus (*retain_context)(void** context, int device) = nullptr;
   CudaStatus (*use_context)(void* context) = nullptr;
   CudaStatus (*can_access_peer)(int* can, int device, int peer) = nullptr;

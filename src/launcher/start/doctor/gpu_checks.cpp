@@ -40,10 +40,8 @@ std::vector<std::string> gpus_on_bus(const Node& node) {
 }
 
 std::string model_of(const Node& node, const std::string& address) {
-  for (const std::string& line : base::split(node.text("/proc/driver/nvidia/gpus/" + address + "/information"), '\n')) {
-    if (line.starts_with("Model:")) return base::trimmed(line.substr(6));
-  }
-  return "GPU";
+  const std::string model = node.field("/proc/driver/nvidia/gpus/" + address + "/information", "Model");
+  return model.empty() ? "GPU" : model;
 }
 
 std::string gpu_name(const GpuFacts& gpu) {
@@ -102,13 +100,13 @@ bool runs(const Node& node, const std::string& program) {
 }  // namespace
 
 Findings check_gpus(const Node& node) {
-  const std::vector<std::string> on_bus = gpus_on_bus(node);
   if (!node.gpus_failure.empty())
     return {fail("the files of the driver cannot be read: " + node.gpus_failure,
                  "dmesg | grep -i -e nvrm -e xid, then a reboot")};
   const std::vector<std::string> of_driver = node.names("/proc/driver/nvidia/gpus");
   if (of_driver.empty() && !node.exists("/proc/driver/nvidia/version")) {
     if (node.exists("/dev/dxg")) return {ok("WSL2 shows its GPUs only to the driver's library")};
+    const std::vector<std::string> on_bus = gpus_on_bus(node);
     if (on_bus.empty()) return {ok("there is no NVIDIA GPU")};
     return {
         fail(base::counted(std::ssize(on_bus), "NVIDIA GPU", "is", "are") + " on the PCI bus, but no driver is loaded",

@@ -30,13 +30,8 @@ std::uint64_t number_of(const std::string& text) {
 
 // Returns whether the process has CAP_IPC_LOCK, which the limit does not bind.
 bool may_lock_memory(const Node& node) {
-  constexpr std::string_view kField = "CapEff:";
   constexpr int kIpcLock = 14;
-  for (const std::string& line : base::split(node.text("/proc/self/status"), '\n')) {
-    if (line.starts_with(kField))
-      return (base::parse_hex(base::trimmed(line.substr(kField.size()))).value_or(0) >> kIpcLock & 1) != 0;
-  }
-  return false;
+  return (base::parse_hex(node.field("/proc/self/status", "CapEff")).value_or(0) >> kIpcLock & 1) != 0;
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "base/text.h"
@@ -42,8 +41,7 @@ Findings check_memory(const Node& node) {
   return {(each < kTooLittleMemory ? fail : warn)(
       "only " + text + ", so the kernel may kill one of them",
       "start fewer workers with --nproc-per-node, look for other jobs with ps aux --sort=-rss, or raise the limit of "
-      "the "
-      "container (docker run --memory, the memory limit of the pod, sbatch --mem)")};
+      "the container (docker run --memory, the memory limit of the pod, sbatch --mem)")};
 }
 
 Findings check_shared_memory(const Node& node) {

@@ -33,6 +33,13 @@ std::string Node::line(const std::string& path) const {
   return base::read_line(root + path);
 }
 
+std::string Node::field(const std::string& path, const std::string& name) const {
+  for (const std::string& each : base::split(text(path), '\n')) {
+    if (each.starts_with(name + ":")) return base::trimmed(each.substr(name.size() + 1));
+  }
+  return "";
+}
+
 bool Node::exists(const std::string& path) const {
   std::error_code ignored;
   return fs::exists(root + path, ignored);
@@ -54,15 +61,29 @@ std::vector<VisibleGpu> Node::visible() const {
   return visible_gpus(find_variable(environment, "CUDA_VISIBLE_DEVICES"), gpus);
 }
 
-std::string Node::setting(const std::string& name) const {
-  if (const auto value = find_variable(environment, name)) return *value;
+std::vector<Setting> Node::settings() const {
+  std::vector<Setting> settings;
+  const auto add = [&](const std::string& line, const std::string& file) {
+    const std::size_t equals = line.find('=');
+    const std::string name = base::trimmed(line.substr(0, equals));
+    const bool is_known = std::ranges::find(settings, name, &Setting::name) != settings.end();
+    if (equals == std::string::npos || name.empty() || is_known) return;
+    settings.push_back({name, base::trimmed(line.substr(equals + 1)), file});
+  };
+  for (const std::string& line : environment) add(line, "");
   const std::string named = variable("NCCL_CONF_FILE");
   for (const std::string& file : {named.empty() ? home + "/.nccl.conf" : named, std::string("/etc/nccl.conf")}) {
-    for (const std::string& each : base::split(text(file), '\n')) {
-      if (each.starts_with(name + "=")) return each.substr(name.size() + 1);
+    for (const std::string& line : base::split(text(file), '\n')) {
+      if (!line.starts_with('#')) add(line, file);
     }
   }
-  return "";
+  return settings;
+}
+
+std::string Node::setting(const std::string& name) const {
+  const std::vector<Setting> all = settings();
+  const auto found = std::ranges::find(all, name, &Setting::name);
+  return found == all.end() ? "" : found->value;
 }
 
 bool Node::has_nvswitch() const {
@@ -70,11 +91,7 @@ bool Node::has_nvswitch() const {
 }
 
 std::set<int> Node::allowed_cpus() const {
-  constexpr std::string_view kField = "Cpus_allowed_list:";
-  for (const std::string& line : base::split(text("/proc/self/status"), '\n')) {
-    if (line.starts_with(kField)) return cpus_of(line.substr(kField.size()));
-  }
-  return {};
+  return cpus_of(field("/proc/self/status", "Cpus_allowed_list"));
 }
 
 bool Node::is_virtual() const {

@@ -21,6 +21,12 @@ struct FileSystem {
   friend bool operator==(const FileSystem&, const FileSystem&) = default;
 };
 
+struct Setting {
+  std::string name;
+  std::string value;
+  std::string file;  // of NCCL; empty for the environment
+};
+
 struct Node {
   std::string root;  // /proc, /sys, /dev, /etc and the libraries are below it; empty except in tests
   std::string host_name;
@@ -43,6 +49,8 @@ struct Node {
   // Returns a file of the tree, or "" if it cannot be read.
   std::string text(const std::string& path) const;
   std::string line(const std::string& path) const;
+  // Returns what follows "NAME:" in a line of a file, or "".
+  std::string field(const std::string& path, const std::string& name) const;
   bool exists(const std::string& path) const;
   // Returns the names in a directory of the tree, in their order.
   std::vector<std::string> names(const std::string& path) const;
@@ -52,7 +60,9 @@ struct Node {
   std::set<int> allowed_cpus() const;
   // Returns the GPUs that the workers see, by CUDA_VISIBLE_DEVICES.
   std::vector<VisibleGpu> visible() const;
-  // Returns the value of a variable of NCCL, from the environment or from NCCL's files, or "".
+  // Returns the variables of the environment, and those of NCCL's files that the environment does not have.
+  std::vector<Setting> settings() const;
+  // Returns the value of one of them, or "".
   std::string setting(const std::string& name) const;
   bool has_nvswitch() const;
   bool is_virtual() const;  // it is a virtual machine

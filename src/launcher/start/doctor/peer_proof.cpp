@@ -157,7 +157,7 @@ bool arrives_through_host(const CudaDriver& cuda, const Gpu& from, const Gpu& to
   return to.count_wrong(to.buffer(), kSeed) == 0;
 }
 
-// Returns what is wrong with the direct way from one GPU to the other, or "".
+// Returns what is wrong with the direct way from one GPU to the other, or "". Throws DoesNotEnd if a GPU stays busy.
 std::string trouble_on_way(const Gpu& from, const Gpu& to) {
   to.clear(to.buffer(), kBytes);
   from.write(to.buffer(), 2);
@@ -181,7 +181,7 @@ std::string trouble_on_way(const Gpu& from, const Gpu& to) {
     to.wait("", kRoundsLimit);
     from.wait("", kRoundsLimit);
   } catch (const DoesNotEnd&) {
-    return "a flag that is written after its data never arrives, which NCCL waits for";
+    throw DoesNotEnd("a flag that is written after its data never arrives, which NCCL waits for");
   }
   const std::uint64_t early = to.read_result();
   return early == 0 ? ""
@@ -213,16 +213,13 @@ Findings prove(const Node& node, int one, int other) {
     const bool works_through_host = arrives_through_host(cuda, *from, *to);
     const std::string through_host =
         works_through_host ? ". Through host memory, all arrive" : ". Through host memory, they do not arrive either";
-    std::string trouble;
-    bool has_hung = false;
     try {
-      trouble = trouble_on_way(*from, *to);
+      const std::string trouble = trouble_on_way(*from, *to);
+      if (!trouble.empty()) findings.push_back(fail(way + trouble + through_host, kRemedy));
     } catch (const DoesNotEnd& step) {
-      trouble = step.what();
-      has_hung = true;
+      findings.push_back(fail(way + step.what() + through_host, kRemedy));
+      return findings;  // the GPU is still busy
     }
-    if (!trouble.empty()) findings.push_back(fail(way + trouble + through_host, kRemedy));
-    if (has_hung || trouble.find("never arrives") != std::string::npos) return findings;  // the GPU is still busy
     if (is_alone) break;
   }
   if (findings.empty()) findings.push_back(ok(pair + ": all writes, reads, copies and flags arrive in order"));

@@ -1,9 +1,9 @@
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -12,11 +12,13 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "launcher/start/doctor/checks.h"
+#include "launcher/start/log/file_output.h"
 
 namespace ddp::launcher::doctor {
 namespace {
 
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+constexpr std::chrono::milliseconds kNoPatience{0};
 
 struct KnownBad {
   int first;  // versions as NCCL counts them: 2.28.3 is 22803
@@ -95,16 +97,6 @@ std::string error_text() {
   return std::strerror(errno);
 }
 
-// A full file system takes a part first, and fails then.
-bool writes_all(int fd, std::string_view data) {
-  while (!data.empty()) {
-    const ssize_t written = ::write(fd, data.data(), data.size());
-    if (written < 0) return false;
-    data.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
-}
-
 // Writes a file, flushes it and gives it its name, as a checkpoint does. Returns why that failed.
 std::optional<std::string> failure_to_save(const std::string& folder) {
   // Other nodes may do the same in a shared folder.
@@ -114,7 +106,7 @@ std::optional<std::string> failure_to_save(const std::string& folder) {
   const std::string file = part + ".renamed";
   std::optional<std::string> failure;
   const std::string data(1 << 20, 'd');
-  if (!writes_all(fd.get(), data)) {
+  if (!write_all(fd.get(), data, kNoPatience)) {
     failure = "cannot write 1 MiB: " + error_text();
   } else if (::fsync(fd.get()) != 0) {
     failure = "cannot flush a file (fsync): " + error_text();

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "base/uninterrupted.h"
 #include "base/unique_fd.h"
+#include "launcher/start/log/file_output.h"
 #include "wire/json_fields.h"
 
 namespace ddp::launcher::doctor {
@@ -40,13 +41,7 @@ struct Running {
     findings = {unknown(std::string("it could not be checked: ") + error.what())};
   }
   const std::string text = wire::json_of(findings).dump(-1, ' ', false, wire::Json::error_handler_t::replace);
-  std::size_t written = 0;
-  while (written < text.size()) {
-    const ssize_t bytes = ::write(output, text.data() + written, text.size() - written);
-    if (bytes <= 0) ::_exit(1);
-    written += static_cast<std::size_t>(bytes);
-  }
-  ::_exit(0);
+  ::_exit(write_all(output, text, std::chrono::milliseconds(0)) ? 0 : 1);
 }
 
 Running start(const Check& check, const Node& node) {

@@ -8,39 +8,11 @@
 namespace ddp::launcher::doctor {
 namespace {
 
-struct Setting {
-  std::string name;
-  std::string value;
-  std::string origin;  // "the environment", or a file
-};
-
 // Plug-ins have variables of their own, which must not count as misspelt.
 constexpr std::size_t kMostMistakes = 1;
 constexpr std::size_t kShownBytes = 200;  // of a value
 
 constexpr std::string_view kPrefixes[] = {"NCCL_", "TORCH_NCCL_", "TORCH_FR_", "GLOO_", "CUDA_", "MASTER_"};
-
-void add_line(const std::string& line, const std::string& origin, std::vector<Setting>& settings) {
-  const std::size_t equals = line.find('=');
-  if (equals == std::string::npos) return;
-  Setting setting = {base::trimmed(line.substr(0, equals)), base::trimmed(line.substr(equals + 1)), origin};
-  if (setting.name.empty()) return;
-  const bool is_known = std::ranges::any_of(settings, [&](const Setting& s) { return s.name == setting.name; });
-  if (!is_known) settings.push_back(std::move(setting));
-}
-
-// Returns the settings of the environment, and of NCCL's files, which count if the environment has no such variable.
-std::vector<Setting> all_settings(const Node& node) {
-  std::vector<Setting> settings;
-  for (const std::string& line : node.environment) add_line(line, "the environment", settings);
-  const std::string named = node.variable("NCCL_CONF_FILE");
-  for (const std::string& file : {named.empty() ? node.home + "/.nccl.conf" : named, std::string("/etc/nccl.conf")}) {
-    for (const std::string& line : base::split(node.text(file), '\n')) {
-      if (!line.starts_with('#')) add_line(line, file, settings);
-    }
-  }
-  return settings;
-}
 
 // Returns the variable that is meant, or "" if the name is known or like none.
 std::string meant_by(const std::string& name) {
@@ -131,17 +103,17 @@ Findings check_threads(const Node& node) {
 Findings check_variables(const Node& node) {
   Findings findings;
   int count = 0;
-  for (const Setting& setting : all_settings(node)) {
+  for (const Setting& setting : node.settings()) {
     if (std::ranges::any_of(kPrefixes, [&](std::string_view p) { return setting.name.starts_with(p); })) ++count;
-    const std::string shown = setting.name + "=" + setting.value.substr(0, kShownBytes) + " of " + setting.origin;
+    const std::string shown = setting.name + "=" + setting.value.substr(0, kShownBytes) + " of " +
+                              (setting.file.empty() ? "the environment" : setting.file);
     if (const std::string meant = meant_by(setting.name); !meant.empty()) {
       findings.push_back(warn("no program known here reads " + shown, "write " + meant + ", if that is meant"));
     }
     for (const Harmful& harmful : kHarmful) {
       if (!is_harmful(harmful, setting, node)) continue;
-      const std::string where = setting.origin == "the environment"
-                                    ? "unset " + setting.name + ", and look in ~/.bashrc"
-                                    : "delete the line of " + setting.origin;
+      const std::string where = setting.file.empty() ? "unset " + setting.name + ", and look in ~/.bashrc"
+                                                     : "delete the line of " + setting.file;
       findings.push_back(warn(shown + ": " + harmful.harm, where));
     }
     const bool is_shared_file = setting.name == "NCCL_DEBUG_FILE" && setting.value.find('%') == std::string::npos &&
