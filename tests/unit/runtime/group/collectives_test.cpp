@@ -78,7 +78,7 @@ TEST_CASE("collectives of slightly more than a mebibyte give the reference resul
   }
 }
 
-TEST_CASE("collectives larger than a staging buffer give the reference result with many ranks") {
+TEST_CASE("collectives larger than a staging buffer give the reference result with many ranks", "[slow]") {
   for (const BackendUnderTest& backend : {cpu_near(), cpu_staged()}) {
     for (const int size : {5, 8}) {
       INFO(backend.name << ", " << size << " ranks");
@@ -111,7 +111,7 @@ TEST_CASE("all_reduce works on both sides of the sizes where its algorithm chang
   }
 }
 
-TEST_CASE("collectives between nodes give the reference result") {
+TEST_CASE("collectives between nodes give the reference result", "[slow]") {
   // The layouts are two ranks on each of two nodes, three and one, and one on each of three nodes.
   const std::vector<std::string> layouts = {"aabb", "abab", "aaab", "abc"};
   for (const std::string& layout : layouts) {
