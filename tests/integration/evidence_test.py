@@ -53,8 +53,13 @@ def serve_ras(listener: socket.socket) -> None:
             print("SERVER PROTOCOL 2", file=stream, flush=True)
             assert stream.readline().startswith("TIMEOUT ")
             print("OK", file=stream, flush=True)
-            assert stream.readline() == "VERBOSE STATUS\n"
-            stream.write(STATUS)
+            command = stream.readline()
+            # On a busy computer, the launcher may ask for JSON before it has read the workers' pages.
+            if command == "SET FORMAT json\n":
+                print("ERROR: Unknown command SET FORMAT JSON", file=stream, flush=True)
+                command = stream.readline()
+            if command == "VERBOSE STATUS\n":
+                stream.write(STATUS)
 
 
 def launch(folder: str, program: list, **environment: str) -> tuple[str, dict]:

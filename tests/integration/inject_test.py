@@ -35,7 +35,7 @@ def until_hang(job: Job, state: str) -> dict:
     try:
         return eventually(f"the event {state}", lambda: [event["stall"] for event in events(job, "hang") if event["state"] == state])[0]
     except AssertionError as error:
-        raise AssertionError(f"{error}\n{job.out()}\n{job.err()}") from None
+        raise AssertionError(f"{error}\n{job.out()}\n{job.err()}\n{job.path('events').read_text()}") from None
 
 
 def leader_of(job: Job, rank: int) -> int:

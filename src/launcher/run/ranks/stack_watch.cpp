@@ -132,12 +132,7 @@ void StackWatch::took(Clock::time_point began) {
 }
 
 bool StackWatch::add_to(int local_rank, SampleDepth depth, RankView& view) {
-  std::optional<GroupView> before;
-  if (!view.page.groups.empty() && view.page.groups.back().is_by_stack) {
-    before = view.page.groups.back();
-    view.page.groups.pop_back();
-    if (view.calls.size() > view.page.groups.size()) view.calls.pop_back();
-  }
+  const std::optional<GroupView> before = take_wait_by_stack(view);
   const auto found = programs_.find(local_rank);
   view.is_torch = found != programs_.end() && found->second.has_group;
   view.is_elsewhere = view.is_unread = false;

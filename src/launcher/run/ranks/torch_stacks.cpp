@@ -180,4 +180,12 @@ void add_wait_by_stack(RankView& view, int size, const CallView& call) {
   view.calls.back().front().fingerprint = std::hash<std::string>()(call.what);
 }
 
+std::optional<GroupView> take_wait_by_stack(RankView& view) {
+  if (view.page.groups.empty() || !view.page.groups.back().is_by_stack) return std::nullopt;
+  const GroupView group = view.page.groups.back();
+  view.page.groups.pop_back();
+  if (view.calls.size() > view.page.groups.size()) view.calls.pop_back();
+  return group;
+}
+
 }  // namespace ddp::launcher

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,5 +53,7 @@ PythonCall python_call(const RankStacks& python);
 // group of all `size` ranks. If the call is unknown, its text is
 // empty.
 void add_wait_by_stack(RankView& view, int size, const CallView& call);
+// Removes what add_wait_by_stack() has added. Returns its group, or std::nullopt if there is none.
+std::optional<GroupView> take_wait_by_stack(RankView& view);
 
 }  // namespace ddp::launcher

@@ -66,7 +66,9 @@ std::string without_counts(std::string_view text) {
 }  // namespace
 
 void name_suspects_by_stacks(HangNews& news) {
-  if (news.verdict.kind != VerdictKind::silent || !news.verdict.waiting.empty()) return;
+  const bool is_open = news.verdict.kind == VerdictKind::silent && news.verdict.waiting.empty();
+  const bool may_lack_stacks = news.verdict.kind == VerdictKind::transport && news.verdict.is_by_stack;
+  if (!is_open && !may_lack_stacks) return;
   std::vector<RankView> known;
   std::vector<std::pair<int, CallView>> waits;
   for (const RankView& rank : news.ranks) {
@@ -75,6 +77,7 @@ void name_suspects_by_stacks(HangNews& news) {
     const AwaitedOperation awaited = has_stacks ? awaited_by(rank, *stacks) : AwaitedOperation();
     if (awaited.wait == GroupWait::unknown && !rank.has_ended) continue;
     known.push_back(rank);
+    take_wait_by_stack(known.back());
     if (awaited.wait == GroupWait::operation) waits.emplace_back(rank.rank, call_of(awaited, *stacks));
   }
   const auto add_waits = [&](std::vector<RankView>& ranks) {
@@ -94,6 +97,7 @@ void name_suspects_by_stacks(HangNews& news) {
   const auto found = std::ranges::find_if(verdicts, names_suspects);
   if (found == verdicts.end()) return;
   news.verdict = *found;
+  for (RankView& rank : news.ranks) take_wait_by_stack(rank);
   add_waits(news.ranks);
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/run/ranks/torch_stacks.h"
 #include "launcher/run/watchdog/evidence/ras_client.h"
 #include "launcher/run/watchdog/verdict_text.h"
 #include "support/catch.h"
@@ -100,6 +101,28 @@ TEST_CASE("stacks taken at the limit name the ranks that are in another collecti
   CHECK(headline_of({kWaits, {kInBarrier}, kWaits}) ==
         "rank 1 waits in a different collective from the other ranks: rank 0 in all_reduce at train.py:20, rank 1 in "
         "barrier at train.py:12  [DDP-H04 different collective]");
+}
+
+TEST_CASE("stacks taken at the limit correct a wait that earlier ones seemed to show") {
+  // The first stack of rank 1 could not be read in time, so it might wait for the same operation as the others.
+  const auto corrected = [](const std::vector<Rank>& ranks, bool is_by_stack) {
+    HangNews news = news_of(ranks);
+    news.verdict.kind = VerdictKind::transport;
+    news.verdict.is_by_stack = is_by_stack;
+    news.verdict.waiting = {0, 1, 2};
+    for (RankView& rank : news.ranks) {
+      add_wait_by_stack(rank, 3, rank.rank == 1 ? CallView() : CallView{.what = "all_reduce", .place = "train.py:20"});
+    }
+    name_suspects_by_stacks(news);
+    for (const RankView& rank : news.ranks) CHECK(rank.page.groups.size() <= 1);
+    return std::pair(news.verdict.kind, news.verdict.culprits);
+  };
+  CHECK(corrected({kWaits, {kInBarrier}, kWaits}, true) == std::pair(VerdictKind::different_call, std::vector{1}));
+  CHECK(corrected({kWaits, kComputes, kWaits}, true) == std::pair(VerdictKind::not_called, std::vector{1}));
+  CHECK(corrected({kWaits, kWaits, kWaits}, true) == std::pair(VerdictKind::transport, std::vector<int>()));
+  CHECK(corrected({kWaits, {{}}, kWaits}, true) == std::pair(VerdictKind::transport, std::vector<int>()));
+  // What pages show counts more than stacks.
+  CHECK(corrected({kWaits, kComputes, kWaits}, false) == std::pair(VerdictKind::transport, std::vector<int>()));
 }
 
 TEST_CASE("native stacks are joined with those of Python") {
