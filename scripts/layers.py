@@ -30,7 +30,10 @@ COMPONENTS = {
     **{component: ["base", "wire", "net", "store", "launcher/limits.h", "ddp/version.h", *LAUNCHER[:i]]
        for i, component in enumerate(LAUNCHER)},
     "launcher/start/cli": ["base", "wire", "net", "store", "launcher/limits.h", "ddp/version.h", "launcher/start/causes", "launcher/start/log", "launcher/start/facts", "bench/bench_options.h"],
-    "launcher": ["base", "net", "ddp/version.h", *LAUNCHER],
+    # The workers of the doctor meet in the store.
+    "launcher/start/doctor": ["base", "wire", "net", "store", "ddp/version.h", "ddp/store.h", "ddp/error.h",
+                              "launcher/limits.h", *LAUNCHER[:5]],
+    "launcher": ["base", "net", "wire/worker_env.h", "ddp/version.h", *LAUNCHER],
     "stack_reader": ["base", "launcher/run/stacks"],
     "gpu_reader": ["base", "launcher/run/process"],
     "torch_reader": ["base", "wire"],
@@ -131,7 +134,10 @@ TESTED_ELSEWHERE = {
     "launcher/start/doctor/node.cpp": "unit/launcher/start/doctor/checks_test.cpp",
     "launcher/start/doctor/program_checks.cpp": "unit/launcher/start/doctor/checks_test.cpp",
     "launcher/start/doctor/setting_checks.cpp": "unit/launcher/start/doctor/checks_test.cpp",
-    "launcher/start/doctor/doctor_command.cpp": "integration/doctor_test.py",
+    "launcher/check_nodes.cpp": "integration/doctor_nodes_test.py",
+    "launcher/start/doctor/between/facts_to_compare.cpp": "unit/launcher/start/doctor/checks_test.cpp",
+    "launcher/start/doctor/between/node_worker.cpp": "integration/doctor_nodes_test.py",
+    "launcher/start/doctor/between/probe_path.cpp": "unit/launcher/start/doctor/between/probe_server_test.cpp",
     "launcher/start/facts/no_udev.cpp": "unit/launcher/start/facts/cpu_topology_test.cpp",
     "launcher/run/job/coordinator_server.cpp": "integration/nodes_test.py",
     "launcher/see/top/terminal.cpp": "integration/top_test.py",

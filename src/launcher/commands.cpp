@@ -12,6 +12,7 @@
 
 #include "base/exit_code.h"
 #include "base/text.h"
+#include "launcher/check_nodes.h"
 #include "launcher/launch.h"
 #include "launcher/limits.h"
 #include "launcher/run/process/launcher_signals.h"
@@ -25,7 +26,9 @@
 #include "launcher/see/top/running_jobs.h"
 #include "launcher/see/top/top_command.h"
 #include "launcher/start/cli/parse.h"
-#include "launcher/start/doctor/doctor_command.h"
+#include "launcher/start/doctor/between/check_decision.h"
+#include "launcher/start/doctor/between/node_worker.h"
+#include "launcher/start/doctor/report.h"
 #include "launcher/start/facts/node_facts.h"
 #include "launcher/start/facts/resource_limits.h"
 #include "launcher/start/plan/launch_plan.h"
@@ -118,17 +121,105 @@ std::string own_virtual_environment(const std::string& invoked_as, const std::ve
   return called.empty() ? virtual_environment_of(our_folder() + "/ddplaunch") : called;
 }
 
-int start_here(Options options, const std::string& invoked_as, const std::vector<std::string>& environment,
-               const Controller* controller) {
-  if (options.bench) options.command.front() = our_program(options.command.front());
-  Log log(with_color(options.log, options.color, environment));
+base::Result<LaunchPlan, StartFailure> plan_of(const Options& options, const std::string& invoked_as,
+                                               const std::vector<std::string>& environment) {
   FactsWanted wanted = facts_wanted(options);
   wanted.python_hook = our_program("ddp_python");
   wanted.nccl_profiler = our_program("libnccl-profiler-ddplaunch.so");
   if (wanted.kind != ProgramKind::executable) {
     wanted.virtual_environment = own_virtual_environment(invoked_as, environment);
   }
-  const auto plan = make_launch_plan(options, gather_node_facts(wanted));
+  return make_launch_plan(options, gather_node_facts(wanted));
+}
+
+// Says to the controller that this node can start, and waits until all can.
+bool may_start(const Controller* controller) {
+  if (controller == nullptr) return true;
+  reply(controller->request, {true, std::nullopt});
+  return controller->link.wait_for_start();
+}
+
+ControllerLink* link_of(const Controller* controller) {
+  return controller == nullptr ? nullptr : &controller->link;
+}
+
+// ssh passes on only the exit code.
+int end_as(const base::ExitStatus& end, const Controller* controller) {
+  return controller == nullptr ? exit_as(end) : end.shell_code();
+}
+
+// Returns whether the program could be started, if there is one.
+doctor::Findings check_program(const Options& options, const std::string& invoked_as,
+                               const std::vector<std::string>& environment) {
+  if (options.command.empty()) return {};
+  const auto plan = plan_of(options, invoked_as, environment);
+  if (plan)
+    return {{"program", doctor::Grade::ok, plan.value().program + ", " + base::counted(plan.value().workers, "worker"),
+             ""}};
+  return {{"program", doctor::Grade::fail, plan.error().message, "ddplaunch --dry-run, with the same options"}};
+}
+
+int run_doctor(const Options& options, const std::string& invoked_as, const std::vector<std::string>& environment,
+               const Controller* controller) {
+  Log log(with_color(options.log, options.color, environment));
+  auto check = NodeCheck::plan(options);
+  if (!check) {
+    log.write(error(check.error().message));
+    return check.error().exit_code;
+  }
+  if (options.dry_run) return print(describe(check.value().job()));
+  const doctor::Findings of_program = check_program(options, invoked_as, environment);
+  hide_auth_token();
+  if (!may_start(controller)) return base::kExitOwnFault;
+  check.value().check_this_node(options.doctor, options.nproc_per_node, of_program);
+  doctor::NodeResult result = check.value().alone();
+  if (check.value().has_several_nodes() && !options.doctor.this_node) {
+    Log log_of_check(with_color(check.value().job().log, options.color, environment));
+    auto met = check.value().meet_others(log_of_check, link_of(controller));
+    if (!met) {
+      print(report_text(result));
+      return end_as(met.error(), controller);
+    }
+    result = std::move(met).value();
+  }
+  const int exit_code = doctor::exit_code_of(doctor::all_findings(result), options.doctor.strict);
+  if (result.node != 0) return exit_code;
+  const int failure = print(options.doctor.json ? report_json(result, exit_code) : report_text(result));
+  return failure != 0 ? failure : exit_code;
+}
+
+// Checks the nodes of this job, and leaves out those that fail. Returns the exit code if the job does not start here.
+std::optional<int> check_before(LaunchPlan& job, const Options& options, NodeCheck& check, Log& log,
+                                const std::vector<std::string>& environment, const Controller* controller) {
+  check.check_this_node({.checkpoint_dir = "", .deep = options.check == Check::deep}, job.workers, {});
+  doctor::NodeResult result = check.alone();
+  if (check.has_several_nodes()) {
+    Log log_of_check(with_color(check.job().log, options.color, environment));
+    auto met = check.meet_others(log_of_check, link_of(controller));
+    // A node that comes late finds the job itself, which other nodes have been checked for.
+    const bool may_come_late = job.nodes.min < job.nodes.max && !met && !met.error().was_killed();
+    if (!met && !may_come_late) return end_as(met.error(), controller);
+    if (met) result = std::move(met).value();
+  }
+  doctor::CheckDecision decision = doctor::decide_on_check(result, job.nodes);
+  for (const LogLine& line : decision.lines) log.write(line);
+  if (!decision.starts) return doctor::kExitFail;
+  job.nodes = std::move(decision.nodes);
+  return std::nullopt;
+}
+
+int start_here(Options options, const std::string& invoked_as, const std::vector<std::string>& environment,
+               const Controller* controller) {
+  if (options.subcommand == "doctor") return run_doctor(options, invoked_as, environment, controller);
+  if (options.subcommand == "bench") options.command.front() = our_program(options.command.front());
+  Log log(with_color(options.log, options.color, environment));
+  auto plan = plan_of(options, invoked_as, environment);
+  std::optional<NodeCheck> check;
+  if (plan && options.check != Check::off && !options.dry_run) {
+    auto planned = NodeCheck::plan(options);
+    if (!planned) plan = planned.error();
+    if (planned) check.emplace(std::move(planned).value());
+  }
   hide_auth_token();
   if (!plan) {
     log.write(error(plan.error().message));
@@ -138,11 +229,12 @@ int start_here(Options options, const std::string& invoked_as, const std::vector
     return print(options.json ? describe_json(plan.value()) : describe(plan.value()));
   }
   if (!has_file(log)) return base::kExitOwnFault;
-  if (controller == nullptr) return exit_as(launch(plan.value(), log));
-  reply(controller->request, {true, std::nullopt});
-  if (!controller->link.wait_for_start()) return base::kExitOwnFault;
-  // ssh passes on only the exit code.
-  return launch(plan.value(), log, &controller->link).shell_code();
+  if (!may_start(controller)) return base::kExitOwnFault;
+  LaunchPlan job = std::move(plan).value();
+  if (check) {
+    if (const auto end = check_before(job, options, *check, log, environment, controller)) return *end;
+  }
+  return end_as(launch(job, log, link_of(controller)), controller);
 }
 
 int run(int argc, const char* const* argv, const Controller* controller);
@@ -204,7 +296,7 @@ int run(int argc, const char* const* argv, const Controller* controller) {
     Log log(with_color({}, Color::automatic, environment));
     return run_explain_command(*explain, log, print);
   }
-  if (const auto* doctor = std::get_if<DoctorOptions>(&parsed)) return doctor::run_doctor_command(*doctor, print);
+  if (std::holds_alternative<OnNode>(parsed)) return doctor::run_node_worker();
   if (std::holds_alternative<OnHost>(parsed)) return run_on_host();
   auto options = std::get<Options>(parsed);
   options.command_line.assign(argv, argv + argc);

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -31,11 +32,12 @@ base::Result<Done, SocketFailure> wait_ready(int fd, short events, Deadline dead
   return ready < 0 ? system_failure(errno) : SocketFailure{Kind::timed_out, "no answer in time"};
 }
 
-base::Result<UniqueFd, SocketFailure> connect_one(const addrinfo& address, Deadline deadline) {
+base::Result<UniqueFd, SocketFailure> connect_one(const addrinfo& address, Deadline deadline, int segment) {
   UniqueFd fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return system_failure(errno);
   const int on = 1;
   ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (segment > 0) ::setsockopt(fd.get(), IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof segment);
   if (::connect(fd.get(), address.ai_addr, address.ai_addrlen) != 0) {
     if (errno != EINPROGRESS) return system_failure(errno);
     if (auto ready = wait_ready(fd.get(), POLLOUT, deadline); !ready) return ready.error();
@@ -47,16 +49,23 @@ base::Result<UniqueFd, SocketFailure> connect_one(const addrinfo& address, Deadl
   return fd;
 }
 
+std::atomic<int> usual_segment = 0;  // 0 if the kernel chooses
+
 constexpr int kTcpRtoMaxMs = 44;     // TCP_RTO_MAX_MS, which is newer than many C libraries
 constexpr int kRetransmitMs = 1000;  // the least that the kernel accepts
 
 }  // namespace
 
+void limit_segments(int bytes) {
+  usual_segment = bytes;
+}
+
 void limit_retransmission_pause(int fd) {
   ::setsockopt(fd, IPPROTO_TCP, kTcpRtoMaxMs, &kRetransmitMs, sizeof kRetransmitMs);
 }
 
-base::Result<UniqueFd, SocketFailure> connect_tcp(const std::string& host, std::uint16_t port, Deadline deadline) {
+base::Result<UniqueFd, SocketFailure> connect_tcp(const std::string& host, std::uint16_t port, Deadline deadline,
+                                                  std::optional<int> segment) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV;
@@ -69,7 +78,8 @@ base::Result<UniqueFd, SocketFailure> connect_tcp(const std::string& host, std::
   for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
     // An address that drops packets must leave time for the next one.
     const Deadline soon = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-    auto fd = connect_one(*address, address->ai_next == nullptr ? deadline : std::min(deadline, soon));
+    auto fd = connect_one(*address, address->ai_next == nullptr ? deadline : std::min(deadline, soon),
+                          segment.value_or(usual_segment));
     if (fd) return fd;
     last = fd.error();
   }

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -22,8 +23,12 @@ struct SocketFailure {
 
 struct Done {};
 
-// Resolves `host` and tries each of its addresses once.
-base::Result<base::UniqueFd, SocketFailure> connect_tcp(const std::string& host, std::uint16_t port, Deadline deadline);
+// Resolves `host` and tries each of its addresses once. Packets of the connection carry `segment` bytes at most, in
+// both directions. 0 leaves that to the kernel, and std::nullopt stands for what limit_segments() has set.
+base::Result<base::UniqueFd, SocketFailure> connect_tcp(const std::string& host, std::uint16_t port, Deadline deadline,
+                                                        std::optional<int> segment = std::nullopt);
+// Makes all connections of this process use small packets, so that they work where a network loses large ones.
+void limit_segments(int bytes);
 
 base::Result<Done, SocketFailure> send_all(int fd, std::span<const char> bytes, Deadline deadline);
 

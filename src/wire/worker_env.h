@@ -56,6 +56,8 @@ inline constexpr const char* kTorch = "DDP_TORCH";
 // These are for the process from which workers are forked: the modules to import, and the variables that it lacks.
 inline constexpr const char* kPreload = "DDP_PRELOADER";
 inline constexpr const char* kPreloadUnknown = "DDP_PRELOADER_UNKNOWN";
+// The directory in which a launcher and its worker of the doctor meet.
+inline constexpr const char* kDoctorDirectory = "DDP_DOCTOR_DIR";
 inline constexpr const char* kPythonPath = "PYTHONPATH";
 inline constexpr const char* kPythonUnbuffered = "PYTHONUNBUFFERED";
 inline constexpr const char* kStackSignal = "DDP_STACK_SIGNAL";

@@ -22,7 +22,7 @@ def findings(*words: str, before=None, inside=()) -> tuple[dict, int]:
     report = json.loads(done.stdout)
     assert report["exit_code"] == done.returncode, report
     found: dict = {}
-    for each in report["findings"]:
+    for each in report["nodes"][0]["findings"]:
         found.setdefault(each["check"], []).append(each)
     return found, done.returncode
 
@@ -75,6 +75,13 @@ def checkpoints_are_tried() -> None:
     assert grades(found, "checkpoints") == ["fail"] and code == 2, found
 
 
+def a_program_is_checked() -> None:
+    found, code = findings("--nproc-per-node=2", "/bin/true")
+    assert found["program"][0]["text"] == "/bin/true, 2 workers" and grades(found, "program") == ["ok"], found
+    found, code = findings("./none", "--lr=1")
+    assert grades(found, "program") == ["fail"] and "./none" in found["program"][0]["text"] and code == 2, found
+
+
 def small_mounts_are_found() -> None:
     if os.geteuid() != 0:
         return print("not root: no mounts")
@@ -88,7 +95,7 @@ def small_mounts_are_found() -> None:
 
 
 def wrong_words_are_refused() -> None:
-    for words, says in ((("train.py",), "Remove 'train.py'"), (("--jsn",), "Did you mean --json?"),
+    for words, says in ((("--jsn",), "Did you mean --json?"), (("--nnodes=2",), "--rdzv-endpoint"),
                         (("--nproc-per-node=0",), "--nproc-per-node")):
         done = doctor(*words)
         assert done.returncode == 2 and says in done.stderr, done
@@ -96,7 +103,7 @@ def wrong_words_are_refused() -> None:
         assert subprocess.run([LAUNCHER, "doctor"], stdout=full, stderr=subprocess.PIPE, timeout=PATIENCE).returncode == 125
 
 
-for test in (every_check_answers, lines_are_for_a_person, a_low_limit_is_found, a_variable_is_found, checkpoints_are_tried,
+for test in (every_check_answers, lines_are_for_a_person, a_low_limit_is_found, a_variable_is_found, a_program_is_checked, checkpoints_are_tried,
              small_mounts_are_found, wrong_words_are_refused):
     test()
     print(f"{test.__name__}: ok", flush=True)

@@ -62,7 +62,7 @@ std::optional<base::Failure> JobDriver::open_link() {
   if (!link) return link.error();
   link_ = std::move(link).value();
   if (parts_.plan.nodes.several()) parts_.observer.searches_for_nodes(link_->is_coordinator());
-  if (const auto warning = link_->warning()) log(LogLevel::warning, *warning);
+  if (const auto warning = link_->warning(); warning && parts_.plan.store.warns) log(LogLevel::warning, *warning);
   return std::nullopt;
 }
 

@@ -93,7 +93,7 @@ std::string address_of(const std::string& host) {
 std::vector<std::string> first_words(const Options& options) {
   if (options.compatibility_mode == CompatibilityMode::torchrun) return {"torchrun"};
   if (options.compatibility_mode == CompatibilityMode::torch_launch) return {"ddplaunch", "launch"};
-  if (options.bench) return {"ddplaunch", "bench"};
+  if (!options.subcommand.empty()) return {"ddplaunch", options.subcommand};
   return {"ddplaunch"};
 }
 
@@ -118,7 +118,7 @@ std::vector<std::string> words_of(const Options& options, const ControllerFacts&
   }
   words.emplace_back("--");
   // The host's launcher finds the benchmark's program itself.
-  words.insert(words.end(), options.command.begin() + (options.bench ? 1 : 0), options.command.end());
+  words.insert(words.end(), options.command.begin() + (options.subcommand == "bench" ? 1 : 0), options.command.end());
   return words;
 }
 

@@ -18,6 +18,9 @@ enum class HangAction : std::uint8_t { kill, dump, warn };
 // Says whether pauses of the job may set the time after which it is terminated, or only the time of the first report.
 enum class HangLimit : std::uint8_t { fixed, learnt };
 
+// Says how the nodes are checked before the first worker starts.
+enum class Check : std::uint8_t { off, quick, deep };
+
 using Recording = wire::RecordMode;  // what the workers record
 
 // Says which ranks ddplaunch top shows first. `automatic` means by rank and, during a stall, the ranks that cause it.
@@ -52,6 +55,8 @@ template <>
 inline constexpr std::string_view kNamesOf<HangAction> = "kill dump warn";
 template <>
 inline constexpr std::string_view kNamesOf<HangLimit> = "fixed learnt";
+template <>
+inline constexpr std::string_view kNamesOf<Check> = "off quick deep";
 template <>
 inline constexpr std::string_view kNamesOf<Recording> = "off steps all";
 template <>

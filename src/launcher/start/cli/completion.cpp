@@ -67,9 +67,9 @@ std::vector<OptionScope> option_scopes() {
     if (each.description == nullptr) continue;
     OptionScope& scope = scopes.emplace_back(OptionScope{each.name, each.options(), "", false});
     scope.takes_files = scope.command == "report";
-    if (scope.command != "bench") continue;
-    scope.options = with(scope.options, job_options());
-    scope.words = operations();
+    const bool is_bench = scope.command == "bench";
+    if (is_bench) scope.words = operations();
+    if (is_bench || scope.command == "doctor") scope.options = with(scope.options, job_options());
   }
   return scopes;
 }
@@ -264,10 +264,10 @@ std::string fish() {
   for (const OptionScope& scope : option_scopes()) {
     if (!scope.words.empty())
       script += "complete -c ddplaunch -n '" + seen + scope.command + "' -x -a '" + scope.words + "'\n";
-    // The benchmark has the options of a job, too.
-    const bool is_bench = scope.command == "bench";
-    script += fish_lines(is_bench ? find_subcommand("bench")->options() : scope.options, seen + scope.command);
-    if (!is_bench) others += " " + scope.command;
+    // The benchmark and the doctor have the options of a job, too.
+    const bool has_job = scope.command == "bench" || scope.command == "doctor";
+    script += fish_lines(has_job ? find_subcommand(scope.command)->options() : scope.options, seen + scope.command);
+    if (!has_job) others += " " + scope.command;
   }
   return script + fish_lines(job_options(), "not " + seen + "help" + others);
 }

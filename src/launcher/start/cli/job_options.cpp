@@ -177,6 +177,9 @@ Take absolute_path(std::string& target) {
 
 void supervision(OptionSet& c, Options& o) {
   c.group("Supervision");
+  c.choice_of<Check>("--check", "HOW", o.check,
+                     "Check all nodes before the first worker starts, as ddplaunch doctor does, also with its --deep "
+                     "(deep). A node that fails is left out if --nnodes=MIN:MAX allows it. [default: off]");
   c.value("--max-restarts", "N", integer(o.max_restarts, 0, kMost),
           "Restart all workers up to this many times after a failure. [default: 0]");
   c.value(
@@ -292,8 +295,8 @@ void reports(OptionSet& c, Options& o) {
           "Write every event of the run to this file, one line of JSON each.");
   declare_log_options(c, o.log);
   c.flag("--dry-run", o.dry_run, "Print the launch plan and exit.");
-  // The benchmark has its own --json.
-  if (!o.bench) c.flag("--json", o.json, "Print the plan of --dry-run as JSON.");
+  // The benchmark and the doctor have their own --json.
+  if (o.subcommand.empty()) c.flag("--json", o.json, "Print the plan of --dry-run as JSON.");
 }
 
 void information(OptionSet& c) {
@@ -388,6 +391,19 @@ void declare_job_options(OptionSet& command, Options& options) {
   reports(command, options);
   information(command);
   for_torchrun(command);
+}
+
+void declare_options(OptionSet& c, DoctorOptions& o) {
+  c.group("Options of the doctor");
+  c.flag("--node", o.this_node, "Check this node alone, and not what is between the nodes of the job.")->envname("");
+  c.value("--checkpoint-dir", "DIR", some_text(o.checkpoint_dir, "a directory"),
+          "Check whether checkpoints can be written to this directory.")
+      ->envname("");
+  c.flag("--deep", o.deep,
+         "Also prove that GPUs can write to each other's memory. It takes up to a minute, and some memory of each GPU.")
+      ->envname("");
+  c.flag("--strict", o.strict, "Exit with 1 if there is a warning.")->envname("");
+  c.flag("--json", o.json, "Print the findings as one JSON document.")->envname("");
 }
 
 void declare_store_access(OptionSet& c, std::string& token_file, bool& open, store::StoreLimits& limits) {

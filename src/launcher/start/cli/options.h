@@ -75,6 +75,17 @@ struct JobWishes {
   friend bool operator==(const JobWishes&, const JobWishes&) = default;
 };
 
+// Holds the options of `ddplaunch doctor` that are not those of a job.
+struct DoctorOptions {
+  bool this_node = false;      // --node: leave out what other nodes are needed for
+  std::string checkpoint_dir;  // empty if none is to be checked
+  bool deep = false;
+  bool strict = false;
+  bool json = false;
+
+  friend bool operator==(const DoctorOptions&, const DoctorOptions&) = default;
+};
+
 // The value of --preload with which the preloader looks for PyTorch in the program's imports.
 inline constexpr std::string_view kPreloadAuto = "auto";
 
@@ -122,7 +133,8 @@ struct Options : JobWishes {
   bool run_path = false;             // --run-path
   bool local_rank_argument = false;  // --local_rank=N is the script's first argument (torch.distributed.launch)
   std::vector<std::string> command;  // program and its arguments, verbatim
-  bool bench = false;                // the program is ddplaunch's own, in the launcher's folder
+  std::string subcommand;            // "bench" or "doctor", whose program is ddplaunch's own; empty otherwise
+  DoctorOptions doctor;
 
   // These options concern devices.
   std::optional<std::string> gpus;                    // --gpus: indices, UUIDs, MIG names, separated by commas
@@ -131,6 +143,7 @@ struct Options : JobWishes {
   std::optional<NumaBinding> numa_binding;
 
   // These options concern supervision.
+  Check check = Check::off;                               // of the nodes, before the first worker
   std::optional<std::chrono::milliseconds> hang_timeout;  // 0 disables the detection of hangs
   HangLimit hang_limit = HangLimit::fixed;
   HangAction hang_action = HangAction::kill;

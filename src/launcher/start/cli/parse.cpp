@@ -105,9 +105,9 @@ class CommandLine {
     if (word == "top") return subcommand<TopOptions>(word, rest, true);
     if (word == "ls") return subcommand<LsOptions>(word, rest, true);
     if (word == "explain") return subcommand<ExplainOptions>(word, rest, true);
-    if (word == "doctor") return subcommand<DoctorOptions>(word, rest, true);
-    if (word == "bench") return bench(rest);
+    if (word == "bench" || word == "doctor") return own_program(word, rest);
     if (word == "on-host") return OnHost{};
+    if (word == "on-node") return OnNode{};
     if (word == "replay") {
       return UsageError{"ddplaunch " + word + " is reserved for future use. To start a program of that name, write ./" +
                         word + " or its path."};
@@ -120,19 +120,23 @@ class CommandLine {
   }
 
  private:
-  Outcome job(std::span<const std::string> given, bool is_bench = false) {
+  Outcome job(std::span<const std::string> given, const std::string& subcommand = "") {
     Options options = default_options(mode_);
-    options.bench = is_bench;
+    options.subcommand = subcommand;
+    const bool is_bench = subcommand == "bench";
+    const bool is_doctor = subcommand == "doctor";
     bench::BenchOptions benchmark;
     OptionSet command(true);
     declare_job_options(command, options);
     if (is_bench) bench::declare_bench_options(command.app(), benchmark);
+    if (is_doctor) declare_options(command, options.doctor);
     const auto words = read_words(given, command.options(), mode_, is_bench);
     if (!words) return mistake(words.error().message);
     const auto& [from_words, program, help] = words.value();
     if (help) {
       const bool is_short = from_words.back().subject == "-h" && mode_ == CompatibilityMode::native;
-      return Information{is_bench ? bench_help() : is_short ? short_help_text() : help_text(name_)};
+      if (!subcommand.empty()) return Information{subcommand_help(*find_subcommand(subcommand))};
+      return Information{is_short ? short_help_text() : help_text(name_)};
     }
     if (auto information = about_itself(from_words)) return *information;
 
@@ -156,7 +160,7 @@ class CommandLine {
       options.command = bench::bench_words(command.app());
       options.command.insert(options.command.begin(), kBenchProgram);
     }
-    if (options.command.empty()) {
+    if (options.command.empty() && !is_doctor) {
       return UsageError{"no program given. Usage: " + name_ + " [options] program [arguments ...]. See " + name_ +
                         " --help"};
     }
@@ -171,13 +175,14 @@ class CommandLine {
     return options;
   }
 
-  Outcome bench(std::span<const std::string> given) {
-    name_ += " bench";
-    if (!given.empty() && given.front() == "help") return Information{bench_help()};
-    // The user wants the table, without the launcher's own lines and tags.
+  // Parses the words after a subcommand that starts a program of ddplaunch itself, with the options of a job.
+  Outcome own_program(const std::string& subcommand, std::span<const std::string> given) {
+    name_ += " " + subcommand;
+    if (!given.empty() && given.front() == "help") return Information{subcommand_help(*find_subcommand(subcommand))};
+    // The user wants the program's output, without the launcher's own lines and tags.
     std::vector<std::string> words = {"--quiet", "--no-tag"};
     base::append(words, given);
-    return job(words, true);
+    return job(words, subcommand);
   }
 
   Outcome help(std::span<const std::string> given) const {
@@ -213,8 +218,6 @@ class CommandLine {
     if (const auto wrong = check_together(words.value(), options)) return mistake(*wrong);
     return options;
   }
-
-  static std::string bench_help() { return subcommand_help(*find_subcommand("bench")); }
 
   UsageError mistake(const std::string& what) const {
     return UsageError{what + (what.ends_with('.') || what.ends_with('?') ? "" : ".") + " See " + name_ + " --help"};

@@ -23,11 +23,14 @@ struct UsageError {
 // Another launcher has started this one. The command line comes over standard input (remote/launch_request.h).
 struct OnHost {};
 
+// A launcher has started this process to check its node: see doctor::run_node_worker().
+struct OnNode {};
+
 // The command line takes precedence over PET_* variables, these over --config, and that over the defaults. The name in
 // argv[0] decides the compatibility mode: torchrun selects torchrun. `environment` has lines "NAME=value". Reads no
 // file except that of --config.
 using ParsedCommand = std::variant<Options, StoreOptions, ReportOptions, TopOptions, LsOptions, ExplainOptions,
-                                   DoctorOptions, OnHost, Information, UsageError>;
+                                   OnHost, OnNode, Information, UsageError>;
 ParsedCommand parse_command_line(int argc, const char* const* argv, std::span<const std::string> environment);
 
 }  // namespace ddp::launcher

@@ -187,24 +187,4 @@ std::optional<std::string> check_together(const CommandWords& words, ExplainOpti
   return std::nullopt;
 }
 
-void declare_options(OptionSet& c, DoctorOptions& o) {
-  c.value("--nproc-per-node", "N", integer<int>(o.workers, 1, limits::kWorkersPerNode),
-          "Check whether this node suits this number of workers. [default: the number of GPUs, or 1]");
-  c.value("--nnodes", "N", integer<int>(o.nodes, 1, 65'536),
-          "Check whether this node suits a job of this number of nodes. [default: that of the Slurm job, or 1]");
-  c.value("--checkpoint-dir", "DIR", some_text(o.checkpoint_dir, "a directory"),
-          "Check whether checkpoints can be written to this directory.");
-  c.flag("--deep", o.deep,
-         "Also prove that GPUs can write to each other's memory. It takes up to a minute, and some memory of each GPU.");
-  c.flag("--strict", o.strict, "Exit with 1 if there is a warning.");
-  c.flag("--json", o.json, "Print the findings as one JSON document.");
-  declare_help(c, "Print this text and exit.");
-}
-
-std::optional<std::string> check_together(const CommandWords& words, DoctorOptions& /*options*/) {
-  if (words.program.empty()) return std::nullopt;
-  return "ddplaunch doctor starts no program. Remove '" + words.program.front() +
-         "'. To start a program named doctor, write ./doctor or its path.";
-}
-
 }  // namespace ddp::launcher

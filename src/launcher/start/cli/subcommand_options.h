@@ -9,6 +9,7 @@
 
 #include "launcher/start/cli/choices.h"
 #include "launcher/start/cli/command_words.h"
+#include "launcher/start/cli/options.h"
 #include "launcher/start/log/log_line.h"
 #include "store/server/store_limits.h"
 
@@ -64,17 +65,6 @@ struct ExplainOptions {
   friend bool operator==(const ExplainOptions&, const ExplainOptions&) = default;
 };
 
-struct DoctorOptions {
-  int workers = 0;             // of this node; 0 for one per GPU, or one
-  int nodes = 0;               // of the job; 0 for the scheduler's number, or one
-  std::string checkpoint_dir;  // empty if none is to be checked
-  bool deep = false;
-  bool strict = false;
-  bool json = false;
-
-  friend bool operator==(const DoctorOptions&, const DoctorOptions&) = default;
-};
-
 // Declares the options at `command`, which sets `options` when it parses.
 void declare_options(OptionSet& command, TopOptions& options);
 void declare_options(OptionSet& command, LsOptions& options);
@@ -90,7 +80,6 @@ std::optional<std::string> check_together(const CommandWords& words, LsOptions& 
 std::optional<std::string> check_together(const CommandWords& words, StoreOptions& options);
 std::optional<std::string> check_together(const CommandWords& words, ReportOptions& options);
 std::optional<std::string> check_together(const CommandWords& words, ExplainOptions& options);
-std::optional<std::string> check_together(const CommandWords& words, DoctorOptions& options);
 
 // Returns the declared options, for code that does not parse.
 template <typename CommandOptions>

@@ -55,10 +55,12 @@ constexpr const char* kExplainExitCodes =
     "usage; 125: a file cannot be read.";
 
 constexpr const char* kDoctorDescription =
-    "Checks whether this node suits a job before it starts. It looks at limits, memory, CPUs, the clock and the network. "
-    "It also looks at the GPUs, their driver and their PCIe paths, and at NCCL and its variables. Prints one line for each "
-    "check (ok, unknown, warn or FAIL), and for each trouble what to do. Each check runs in a process of its own, so that "
-    "nothing that hangs can hang the doctor.";
+    "Checks whether the nodes suit a job before it starts. Takes the options and the program of the job, as ddplaunch "
+    "does, and starts one process per node instead. It looks at limits, memory, CPUs, the clock and the network, and at "
+    "the GPUs, their driver, NCCL and its variables. Of several nodes, it tries the ports, large packets, clocks, names "
+    "and the speed between them, and shows how they differ. Prints one line for each check (ok, unknown, warn or FAIL), "
+    "and for each trouble what to do. Each check runs in a process of its own, so that nothing that hangs can hang the "
+    "doctor.";
 
 constexpr const char* kDoctorExitCodes =
     "ddplaunch doctor exits with 0 if no check fails, and with 2 if one does or the usage is wrong. With --strict, it "
@@ -99,8 +101,10 @@ std::span<const Subcommand> subcommands() {
                  kReportExitCodes, "ddplaunch report run.jsonl -o run.html"},
       Subcommand{"explain", "Explain from logs why a job has failed.", "ddplaunch explain FILE|DIR|- ... [--json]",
                  kExplainDescription, options_of<ExplainOptions>, kExplainExitCodes, "ddplaunch explain slurm-4711.out"},
-      Subcommand{"doctor", "Check this node before a job starts.", "ddplaunch doctor [options]", kDoctorDescription,
-                 options_of<DoctorOptions>, kDoctorExitCodes, "ddplaunch doctor --nproc-per-node=8 --nnodes=2"},
+      Subcommand{"doctor", "Check the nodes before a job starts.",
+                 "ddplaunch doctor [options of ddplaunch] [options]\n"
+                 "ddplaunch doctor [options of ddplaunch] [options] program [arguments ...]", kDoctorDescription,
+                 options_of<DoctorOptions>, kDoctorExitCodes, "ddplaunch doctor --hosts=a,b --nproc-per-node=8"},
       Subcommand{"bench", "Measure collectives between the workers.",
                  "ddplaunch bench [options of ddplaunch] [OPERATION ...] [options]", kBenchDescription, bench_options,
                  nullptr, "ddplaunch bench --nproc-per-node=4 all_reduce --sizes=4K,1M,25M"},

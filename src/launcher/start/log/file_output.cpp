@@ -26,6 +26,11 @@ std::string reason() {
 
 }  // namespace
 
+bool write_file(const std::string& path, std::string_view text) {
+  const base::UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  return file && write_all(file.get(), text, std::chrono::milliseconds(0));
+}
+
 bool write_all(int fd, std::string_view text, std::chrono::milliseconds patience) {
   while (!text.empty()) {
     const ssize_t count = ::write(fd, text.data(), text.size());

@@ -27,6 +27,7 @@ struct StorePlan {
   std::uint16_t port = 0;                // 0 if the kernel chooses the port
   std::string advertised = "127.0.0.1";  // value of MASTER_ADDR
   bool open = false;                     // accepts every client
+  bool warns = true;                     // says which processes can reach it
   store::StoreLimits limits;
   std::shared_ptr<const store::Authenticator> token;  // null if there is none
   std::string token_source;                           // source of the token, as messages name it

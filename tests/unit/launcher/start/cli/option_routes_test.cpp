@@ -51,6 +51,7 @@ const std::map<std::string, std::string> kValues = {
     {"save-command", "curl -sf http://169.254.169.254/a"},
     {"exit-timeout", "9"},
     {"hang-timeout", "90"},
+    {"check", "quick"},
     {"hang-limit", "learnt"},
     {"hang-action", "warn"},
     {"inject", "rank=0,at=any:3,kind=stop"},

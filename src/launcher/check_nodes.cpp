@@ -1,0 +1,128 @@
+#include "launcher/check_nodes.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+
+#include "base/exit_code.h"
+#include "base/file.h"
+#include "launcher/launch.h"
+#include "launcher/run/process/our_programs.h"
+#include "launcher/start/cli/job_options.h"
+#include "launcher/start/doctor/between/facts_to_compare.h"
+#include "launcher/start/doctor/checks.h"
+#include "launcher/start/doctor/run_checks.h"
+#include "launcher/start/facts/node_facts.h"
+#include "launcher/start/log/file_output.h"
+#include "launcher/start/plan/worker_command.h"
+#include "wire/worker_env.h"
+
+namespace ddp::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Returns the options of a job that meets as the user's job does, and starts one worker per node.
+Options options_of_check(const Options& job) {
+  Options options = default_options(job.compatibility_mode);
+  options.nproc_per_node = 1;
+  options.min_nodes = job.min_nodes;
+  options.max_nodes = job.max_nodes;
+  options.node_rank = job.node_rank;
+  options.scheduler = job.scheduler;
+  options.node_timeout = job.node_timeout;
+  options.run_id = job.run_id;
+  options.rdzv_backend = job.rdzv_backend;
+  options.rdzv_endpoint = job.rdzv_endpoint;
+  options.rdzv_conf = job.rdzv_conf;
+  options.standalone = job.standalone;
+  options.master_addr = job.master_addr;
+  options.master_port = job.master_port;
+  options.local_addr = job.local_addr;
+  options.auth_token_file = job.auth_token_file;
+  options.store_open = job.store_open;
+  options.store_limits = job.store_limits;
+  options.ending_signals = job.ending_signals;
+  options.device_visibility = DeviceVisibility::all;
+  options.hang_timeout = 0ms;
+  options.log_dir = "/dev/null";
+  options.no_python = true;
+  options.local_rank_argument = false;
+  options.command = {our_program("ddplaunch"), "on-node"};
+  // The user should know for which nodes this one waits.
+  options.log.level = job.subcommand.empty() ? std::max(job.log.level, LogLevel::note) : LogLevel::note;
+  return options;
+}
+
+int number_of_cpus() {
+  cpu_set_t set;
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+// Returns 0 for one worker per GPU.
+int number_of(const WorkerCount& workers) {
+  if (workers.by == WorkerCount::By::number) return workers.number;
+  return workers.by == WorkerCount::By::cpus ? number_of_cpus() : 0;
+}
+
+}  // namespace
+
+base::Result<NodeCheck, StartFailure> NodeCheck::plan(const Options& job) {
+  PrivateDirectory directory({temporary_root()});
+  if (const auto failure = directory.make()) return StartFailure{base::kExitOwnFault, failure->message};
+  const Options options = options_of_check(job);
+  auto plan = make_launch_plan(options, gather_node_facts(facts_wanted(options)));
+  if (!plan) return plan.error();
+  // A launcher that comes late, and finds the job itself in place of the check, must not take part in it.
+  plan.value().run_id += ".check";
+  // Launchers compare the arguments of their programs, so the directory is none.
+  auto& environment = plan.value().inherited_environment;
+  environment.push_back(std::string(wire::env::kDoctorDirectory) + "=" + directory.path());
+  // The worker does not use these, and the job itself says what it sets.
+  for (const char* name : {wire::env::kGlooInterface, wire::env::kNcclInterface}) {
+    environment.push_back(std::string(name) + "=");
+  }
+  plan.value().store.warns = !job.subcommand.empty();
+  plan.value().notes.clear();
+  plan.value().node_notes.clear();
+  return NodeCheck(std::move(plan).value(), std::move(directory));
+}
+
+void NodeCheck::check_this_node(const DoctorOptions& options, const WorkerCount& workers, doctor::Findings others) {
+  const doctor::Node node = doctor::this_node(number_of(workers), plan_.nodes.max, options.checkpoint_dir);
+  const auto found = doctor::run_checks(doctor::all_checks(options.deep), node, options.deep ? 60s : 8s);
+  others.insert(others.end(), found.begin(), found.end());
+  own_ = {0,
+          node.host_name,
+          node.workers,
+          static_cast<int>(node.gpus.size()),
+          std::move(others),
+          doctor::facts_to_compare(node)};
+}
+
+doctor::NodeResult NodeCheck::alone() const {
+  return {0, 1, {.addresses = {}, .findings = {own_}, .paths = {}, .speeds = {}}};
+}
+
+base::Result<doctor::NodeResult, base::ExitStatus> NodeCheck::meet_others(Log& log, ControllerLink* controller) {
+  const auto own_fault = [&](const std::string& text) {
+    log.write({LogLevel::error, LogSource::launcher, text});
+    return base::ExitStatus::exited(base::kExitOwnFault);
+  };
+  const std::string text = wire::json_of(own_).dump(-1, ' ', false, wire::Json::error_handler_t::replace);
+  if (!write_file(directory_.path() + doctor::kFindingsFile, text))
+    return own_fault(write_failure("the doctor's findings").message);
+  const base::ExitStatus end = launch(plan_, log, controller);
+  if (!end.success()) return end;
+  try {
+    doctor::NodeResult result;
+    wire::read_json(wire::Json::parse(base::read_file(directory_.path() + doctor::kResultFile)), result);
+    return result;
+  } catch (const std::exception& error) {
+    return own_fault(std::string("the result of the check cannot be read: ") + error.what());
+  }
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,49 @@
+// Checks the nodes of a job before it starts, for `ddplaunch doctor` and --check. On several nodes, it starts a job
+// with one worker per node for that (docs/development/decisions/0086-the-doctor-is-a-job.md).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "base/exit_status.h"
+#include "base/result.h"
+#include "launcher/run/process/private_directory.h"
+#include "launcher/run/remote/controller_link.h"
+#include "launcher/start/cli/options.h"
+#include "launcher/start/doctor/between/node_worker.h"
+#include "launcher/start/log/log.h"
+#include "launcher/start/plan/launch_plan.h"
+
+namespace ddp::launcher {
+
+class NodeCheck {
+ public:
+  // Plans the check of this job. The failure is one that the job itself would have, such as a missing endpoint.
+  static base::Result<NodeCheck, StartFailure> plan(const Options& job);
+
+  // Returns whether other nodes take part.
+  bool has_several_nodes() const { return plan_.nodes.several(); }
+  // The job that checks.
+  const LaunchPlan& job() const { return plan_; }
+
+  // Checks this node. It takes eight seconds at most, and a minute if it is deep. The calling process must have one
+  // thread.
+  // `others` are findings that it has already.
+  void check_this_node(const DoctorOptions& options, const WorkerCount& workers, doctor::Findings others);
+  // Meets the other nodes, and returns what all have found. Returns how the job of the check ended if there is no
+  // result; `log` has said why.
+  base::Result<doctor::NodeResult, base::ExitStatus> meet_others(Log& log, ControllerLink* controller);
+  // Returns what is known without the other nodes.
+  doctor::NodeResult alone() const;
+
+ private:
+  NodeCheck(LaunchPlan plan, PrivateDirectory directory) : plan_(std::move(plan)), directory_(std::move(directory)) {}
+
+  LaunchPlan plan_;
+  PrivateDirectory directory_;
+  doctor::NodeFindings own_;
+};
+
+}  // namespace ddp::launcher

@@ -1,0 +1,86 @@
+#include "launcher/start/doctor/between/check_decision.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/printable.h"
+#include "base/text.h"
+#include "launcher/start/doctor/between/between_findings.h"
+#include "launcher/start/doctor/report.h"
+
+namespace ddp::launcher::doctor {
+namespace {
+
+std::string line_of(const std::string& where, const Finding& finding) {
+  const std::string remedy = finding.remedy.empty() ? "" : " (try: " + base::printable(finding.remedy) + ")";
+  return "check of " + where + ": " + finding.check + ": " + base::printable(finding.text) + remedy;
+}
+
+// Returns a line for each finding of this grade. If `only` is set, only that node's.
+std::vector<std::string> lines_of(const NodeResult& result, Grade grade, std::optional<int> only) {
+  std::vector<std::string> lines;
+  const auto add = [&](const std::string& where, const Findings& findings) {
+    for (const Finding& finding : findings) {
+      if (finding.grade == grade) lines.push_back(line_of(where, finding));
+    }
+  };
+  const bool is_alone = result.expected == 1;
+  for (const auto& [finding, nodes] : troubles_of(result.job)) {
+    const bool is_wanted = !only || std::ranges::find(nodes, *only) != nodes.end();
+    if (is_wanted)
+      add(is_alone ? "this node" : names_of_nodes(result.job, only ? std::vector{*only} : nodes), {finding});
+  }
+  if (!is_alone && !only) add("the nodes", findings_between(result.job, result.expected));
+  return lines;
+}
+
+}  // namespace
+
+CheckDecision decide_on_check(const NodeResult& result, const NodesPlan& nodes) {
+  CheckDecision decision{true, nodes, {}};
+  const auto say = [&](LogLevel level, const std::vector<std::string>& lines) {
+    for (const std::string& line : lines) decision.lines.push_back({level, LogSource::launcher, line});
+  };
+  const bool is_alone = result.expected == 1;
+  std::vector<int> bad = is_alone ? std::vector<int>() : nodes_to_leave_out(result.job, result.expected);
+  if (is_alone && exit_code_of(all_findings(result), false) != 0) bad = {0};
+  const int good = result.expected - static_cast<int>(bad.size());
+  const bool is_first_bad = !bad.empty() && bad.front() == 0;
+  const bool can_start = bad.empty() || (!is_alone && good >= nodes.min && !is_first_bad);
+  const bool is_bad = std::ranges::find(bad, result.node) != bad.end();
+  const LogLevel level = can_start && !is_bad ? LogLevel::warning : LogLevel::error;
+  if (result.node == 0) {
+    say(LogLevel::warning, lines_of(result, Grade::warn, std::nullopt));
+    say(level, lines_of(result, Grade::fail, std::nullopt));
+  } else if (is_bad) {
+    say(level, lines_of(result, Grade::fail, result.node));
+  }
+  if (bad.empty()) return decision;
+  const std::string which = names_of_nodes(result.job, bad);
+  if (!can_start) {
+    decision.starts = false;
+    const std::string why = is_alone       ? "a check fails"
+                            : is_first_bad ? "a check fails on node 0, at which the others meet"
+                                           : which + base::plural(std::ssize(bad), " fails", " fail") +
+                                                 " a check, and --nnodes=" + nodes.asked + " needs " +
+                                                 base::counted(nodes.min, "node");
+    say(LogLevel::error, {"the job does not start: " + why + ". ddplaunch doctor, with the same options, shows more"});
+    return decision;
+  }
+  decision.starts = !is_bad;
+  if (is_bad) {
+    say(LogLevel::error, {"this node is left out of the job, because it fails a check. The job starts on the other " +
+                          base::counted(good, "node")});
+  } else if (result.node == 0) {
+    say(LogLevel::warning, {which + base::plural(std::ssize(bad), " is", " are") +
+                            " left out of the job, which starts on " + base::counted(good, "node")});
+  }
+  decision.nodes.max = good;
+  // The numbers of the others stay without a gap.
+  if (nodes.rank)
+    decision.nodes.rank =
+        *nodes.rank - static_cast<int>(std::ranges::count_if(bad, [&](int node) { return node < *nodes.rank; }));
+  return decision;
+}
+
+}  // namespace ddp::launcher::doctor

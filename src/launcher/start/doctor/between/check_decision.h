@@ -1,0 +1,22 @@
+// Decides what a check means for the job that waits for it (--check). Pure.
+#pragma once
+
+#include <vector>
+
+#include "launcher/start/doctor/between/node_worker.h"
+#include "launcher/start/log/log_line.h"
+#include "launcher/start/plan/launch_plan.h"
+
+namespace ddp::launcher::doctor {
+
+struct CheckDecision {
+  bool starts = true;          // this node takes part in the job
+  NodesPlan nodes;             // of the job without the nodes that are left out
+  std::vector<LogLine> lines;  // for the user of this node
+};
+
+// A node that fails is left out if enough nodes remain, and if it is not the first one, at which the others meet.
+// Otherwise the job does not start.
+CheckDecision decide_on_check(const NodeResult& result, const NodesPlan& nodes);
+
+}  // namespace ddp::launcher::doctor

@@ -1,0 +1,91 @@
+#include "launcher/start/doctor/between/check_decision.h"
+
+#include "support/catch.h"
+#include "unit/launcher/start/doctor/between/made_job.h"
+
+using namespace ddp::launcher;
+using namespace ddp::launcher::doctor;
+
+namespace {
+
+NodesPlan plan(int min, int max) {
+  NodesPlan nodes;
+  nodes.min = min;
+  nodes.max = max;
+  nodes.asked = std::to_string(min) + ":" + std::to_string(max);
+  return nodes;
+}
+
+// Returns what node `own` of three decides if a check fails on the `bad` ones.
+CheckDecision decision(int own, const std::vector<int>& bad, const NodesPlan& nodes) {
+  NodeResult result{own, 3, healthy_job(3)};
+  for (const int node : bad) {
+    result.job.findings.at(static_cast<std::size_t>(node))
+        .findings.push_back({"memory", Grade::fail, "no room", "buy some"});
+  }
+  return decide_on_check(result, nodes);
+}
+
+std::string last_line(const CheckDecision& decision) {
+  REQUIRE_FALSE(decision.lines.empty());
+  return decision.lines.back().text;
+}
+
+}  // namespace
+
+TEST_CASE("a job of healthy nodes starts without a word") {
+  const CheckDecision all = decision(0, {}, plan(2, 3));
+  CHECK(all.starts);
+  CHECK(all.lines.empty());
+  CHECK(all.nodes.max == 3);
+}
+
+TEST_CASE("a bad node is left out if enough remain") {
+  const CheckDecision first = decision(0, {1}, plan(2, 3));
+  CHECK(first.starts);
+  CHECK(first.nodes.max == 2);
+  CHECK(first.lines.front().text == "check of node 1 (b): memory: no room (try: buy some)");
+  CHECK(last_line(first) == "node 1 (b) is left out of the job, which starts on 2 nodes");
+
+  const CheckDecision itself = decision(1, {1}, plan(2, 3));
+  CHECK_FALSE(itself.starts);
+  CHECK(itself.lines.front().level == LogLevel::error);
+  CHECK_THAT(last_line(itself), Catch::StartsWith("this node is left out of the job"));
+
+  const CheckDecision other = decision(2, {1}, plan(2, 3));
+  CHECK(other.starts);
+  CHECK(other.lines.empty());
+}
+
+TEST_CASE("numbers that are given stay without a gap") {
+  NodesPlan nodes = plan(2, 3);
+  nodes.rank = 2;
+  CHECK(decision(2, {1}, nodes).nodes.rank == 1);
+  CHECK(decision(2, {}, nodes).nodes.rank == 2);
+}
+
+TEST_CASE("a job does not start without the nodes that it needs") {
+  for (const int own : {0, 1, 2}) {
+    const CheckDecision needs_all = decision(own, {1}, plan(3, 3));
+    CHECK_FALSE(needs_all.starts);
+    CHECK(
+        last_line(needs_all) ==
+        "the job does not start: node 1 (b) fails a check, and --nnodes=3:3 needs 3 nodes. ddplaunch doctor, with the "
+        "same options, shows more");
+    const CheckDecision first_is_bad = decision(own, {0}, plan(1, 3));
+    CHECK_FALSE(first_is_bad.starts);
+    CHECK_THAT(last_line(first_is_bad), Catch::Contains("a check fails on node 0, at which the others meet"));
+  }
+}
+
+TEST_CASE("a single node that fails does not start") {
+  NodeResult result{0, 1, {}};
+  result.job.findings = {{0, "a", 1, 0, {{"memory", Grade::warn, "little", "buy more"}}, {}}};
+  CheckDecision one = decide_on_check(result, plan(1, 1));
+  CHECK(one.starts);
+  CHECK(last_line(one) == "check of this node: memory: little (try: buy more)");
+  result.job.findings[0].findings[0].grade = Grade::fail;
+  one = decide_on_check(result, plan(1, 1));
+  CHECK_FALSE(one.starts);
+  CHECK_THAT(last_line(one), Catch::StartsWith("the job does not start: a check fails."));
+}
