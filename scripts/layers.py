@@ -33,7 +33,7 @@ COMPONENTS = {
     # The workers of the doctor meet in the store.
     "launcher/start/doctor": ["base", "wire", "net", "store", "ddp/version.h", "ddp/store.h", "ddp/error.h",
                               "launcher/limits.h", *LAUNCHER[:5]],
-    "launcher": ["base", "net", "wire/worker_env.h", "ddp/version.h", *LAUNCHER],
+    "launcher": ["base", "net", "wire/worker_env.h", "wire/control_message.h", "ddp/version.h", *LAUNCHER],
     "stack_reader": ["base", "launcher/run/stacks"],
     "gpu_reader": ["base", "launcher/run/process"],
     "torch_reader": ["base", "wire"],

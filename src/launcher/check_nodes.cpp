@@ -102,6 +102,15 @@ void NodeCheck::check_this_node(const DoctorOptions& options, const WorkerCount&
           doctor::facts_to_compare(node)};
 }
 
+void NodeCheck::follow(const LaunchPlan& ended) {
+  constexpr std::chrono::milliseconds kWait = 20s;
+  plan_.store.token = ended.store.token;
+  plan_.store.token_source = ended.store.token_source;
+  plan_.nodes = ended.nodes;
+  plan_.nodes.join_timeout = std::min(plan_.nodes.join_timeout, kWait);
+  plan_.store.warns = false;
+}
+
 doctor::NodeResult NodeCheck::alone() const {
   return {0, 1, {.addresses = {}, .findings = {own_}, .paths = {}, .speeds = {}}};
 }
@@ -114,7 +123,7 @@ base::Result<doctor::NodeResult, base::ExitStatus> NodeCheck::meet_others(Log& l
   const std::string text = wire::json_of(own_).dump(-1, ' ', false, wire::Json::error_handler_t::replace);
   if (!write_file(directory_.path() + doctor::kFindingsFile, text))
     return own_fault(write_failure("the doctor's findings").message);
-  const base::ExitStatus end = launch(plan_, log, controller);
+  const base::ExitStatus end = launch(plan_, log, controller).status;
   if (!end.success()) return end;
   try {
     doctor::NodeResult result;

@@ -37,6 +37,9 @@ class NodeCheck {
   base::Result<doctor::NodeResult, base::ExitStatus> meet_others(Log& log, ControllerLink* controller);
   // Returns what is known without the other nodes.
   doctor::NodeResult alone() const;
+  // Makes the check one of a job that has ended: it takes that job's token, and does not wait long for nodes that may
+  // be lost.
+  void follow(const LaunchPlan& ended);
 
  private:
   NodeCheck(LaunchPlan plan, PrivateDirectory directory) : plan_(std::move(plan)), directory_(std::move(directory)) {}

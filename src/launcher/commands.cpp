@@ -1,11 +1,11 @@
 #include "launcher/commands.h"
 
 #include <fcntl.h>
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): sigset_t and friends are POSIX
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -208,6 +208,35 @@ std::optional<int> check_before(LaunchPlan& job, const Options& options, NodeChe
   return std::nullopt;
 }
 
+// Lets these signals end this process.
+void accept_signals(const std::vector<int>& signals) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : signals) sigaddset(&set, signal);
+  ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+// A collective that all ranks have called made no progress. Says what is wrong between their GPUs and nodes. Returns
+// the variable with which another start would not hang, or "".
+std::string check_after_hang(const LaunchPlan& job, const Options& options, Log& log,
+                             const std::vector<std::string>& environment, const Controller* controller) {
+  if (!job.nodes.several() && job.node_gpus.size() < 2) return "";
+  auto check = NodeCheck::plan(options);
+  if (!check) return "";
+  log.write({LogLevel::note, LogSource::hangs, "checking what is between the ranks"});
+  check.value().follow(job);
+  accept_signals(job.ending_signals);  // launch() has blocked them, and no worker runs
+  check.value().check_this_node({.checkpoint_dir = "", .deep = true}, job.workers, {});
+  doctor::NodeResult result = check.value().alone();
+  if (job.nodes.several()) {
+    Log log_of_check(with_color(check.value().job().log, options.color, environment));
+    if (auto met = check.value().meet_others(log_of_check, link_of(controller))) result = std::move(met).value();
+  }
+  const doctor::HangFindings found = doctor::explain_hang(result);
+  for (const LogLine& line : found.lines) log.write(line);
+  return found.fallback;
+}
+
 int start_here(Options options, const std::string& invoked_as, const std::vector<std::string>& environment,
                const Controller* controller) {
   if (options.subcommand == "doctor") return run_doctor(options, invoked_as, environment, controller);
@@ -234,7 +263,15 @@ int start_here(Options options, const std::string& invoked_as, const std::vector
   if (check) {
     if (const auto end = check_before(job, options, *check, log, environment, controller)) return *end;
   }
-  return end_as(launch(job, log, link_of(controller)), controller);
+  LaunchEnd end = launch(job, log, link_of(controller));
+  if (end.cause != wire::CauseCode::transport) return end_as(end.status, controller);
+  const std::string fallback = check_after_hang(job, options, log, environment, controller);
+  if (fallback.empty() || !options.fallback) return end_as(end.status, controller);
+  log.write({LogLevel::warning, LogSource::launcher,
+             "the job starts again with " + fallback + ", since the check has shown that this works (--fallback)"});
+  job.inherited_environment.insert(job.inherited_environment.begin(), fallback);
+  job.fallback = false;
+  return end_as(launch(job, log, link_of(controller)).status, controller);
 }
 
 int run(int argc, const char* const* argv, const Controller* controller);
@@ -308,9 +345,9 @@ int run(int argc, const char* const* argv, const Controller* controller) {
 
 int run_command(int argc, const char* const* argv) {
   // A closed terminal or pipe must not end the launcher while workers run.
-  std::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGPIPE, SIG_IGN);
   // A file that reaches the limit of ulimit -f is reported like a full disk.
-  std::signal(SIGXFSZ, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);
   open_standard_descriptors();
   raise_descriptor_limit();
   try {

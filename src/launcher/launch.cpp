@@ -1,9 +1,11 @@
 #include "launcher/launch.h"
 
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): sigset_t and friends are POSIX
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <optional>
@@ -11,6 +13,7 @@
 #include "base/exit_code.h"
 #include "launcher/job_views.h"
 #include "launcher/limits.h"
+#include "launcher/run/job/cause_code.h"
 #include "launcher/run/job/job_driver.h"
 #include "launcher/run/job/save_notices.h"
 #include "launcher/run/output/output_pump.h"
@@ -35,11 +38,31 @@ struct Shared {
   std::vector<int> signals;
   RunDirectory directory;
   WorkerCgroup cgroup;
+  std::atomic<wire::CauseCode>* cause;  // of the end; in memory that both have
 
   void remove_traces() {
     directory.remove_if_temporary();
     cgroup.remove();
   }
+};
+
+// A value in memory that a process and its children share. Without such memory, each has its own.
+template <typename T>
+class SharedValue {
+ public:
+  SharedValue() {
+    void* memory = ::mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    value_ = memory == MAP_FAILED ? new T() : new (memory) T();
+    is_mapped_ = memory != MAP_FAILED;
+  }
+  ~SharedValue() { is_mapped_ ? static_cast<void>(::munmap(value_, sizeof(T))) : delete value_; }
+  SharedValue(const SharedValue&) = delete;
+  SharedValue& operator=(const SharedValue&) = delete;
+  T& operator*() const { return *value_; }
+
+ private:
+  T* value_ = nullptr;
+  bool is_mapped_ = false;
 };
 
 // Unblocks signals as long as it exists. It must be destroyed before the handlers of the signals. A later signal would
@@ -201,6 +224,7 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
     views.end();
     if (const auto& outcome = job.result()) {
       end = outcome.value().status;
+      *shared.cause = code_of(outcome.value());
       reporter.job_ended(outcome.value(), end);
     } else {
       reporter.job_failed(outcome.error());
@@ -225,14 +249,16 @@ bool was_requested(const base::ExitStatus& end, const LaunchPlan& plan) {
 
 }  // namespace
 
-base::ExitStatus launch(const LaunchPlan& plan, Log& log, ControllerLink* controller) {
+LaunchEnd launch(const LaunchPlan& plan, Log& log, ControllerLink* controller) {
+  const SharedValue<std::atomic<wire::CauseCode>> cause;
   auto socket_roots = plan.python_hook.empty() ? std::vector<std::string>() : roots_of_sockets();
   Shared shared{plan,
                 log,
                 controller,
                 signals_to_care_for(plan.ending_signals),
                 RunDirectory(plan.files, plan.run_id, std::move(socket_roots)),
-                {}};
+                {},
+                &*cause};
   const base::ExitStatus end =
       run_guarded({shared.signals, plan.ending_signals, &shared.cgroup}, [&](base::UniqueFd lifeline) {
         const base::ExitStatus status = supervise_job(shared, std::move(lifeline));
@@ -240,10 +266,10 @@ base::ExitStatus launch(const LaunchPlan& plan, Log& log, ControllerLink* contro
         return status;
       });
   shared.remove_traces();
-  if (!end.was_killed() || was_requested(end, plan)) return end;
+  if (!end.was_killed() || was_requested(end, plan)) return {end, *cause};
   log.while_waiting([&] { return is_end_pending(plan); });
-  return own_fault(log, {"the supervising process of ddplaunch was " + end.describe() +
-                         "; all processes that it had started were terminated"});
+  return {own_fault(log, {"the supervising process of ddplaunch was " + end.describe() +
+                          "; all processes that it had started were terminated"})};
 }
 
 }  // namespace ddp::launcher

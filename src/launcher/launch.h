@@ -6,11 +6,17 @@
 #include "launcher/run/remote/controller_link.h"
 #include "launcher/start/log/log.h"
 #include "launcher/start/plan/launch_plan.h"
+#include "wire/control_message.h"
 
 namespace ddp::launcher {
 
-// Runs the job. The result is how this process should end. `controller` is the connection to the launcher on another
+struct LaunchEnd {
+  base::ExitStatus status;  // how this process should end
+  wire::CauseCode cause = wire::CauseCode::none;
+};
+
+// Runs the job. `controller` is the connection to the launcher on another
 // node that has started this one, or null if there is none.
-base::ExitStatus launch(const LaunchPlan& plan, Log& log, ControllerLink* controller = nullptr);
+LaunchEnd launch(const LaunchPlan& plan, Log& log, ControllerLink* controller = nullptr);
 
 }  // namespace ddp::launcher

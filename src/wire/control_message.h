@@ -38,6 +38,7 @@ enum class CauseCode : std::uint8_t {
   killed,     // a rank was killed from outside
   lost_rank,  // a rank lost another one, and nothing shows why
   hang,       // ranks made no progress, or did not exit
+  transport,  // all ranks have called a collective, and it made no progress
   cannot_start,
   preempted,    // the job was asked to end with SIGTERM or to save, or a node left
   interrupted,  // the job was asked to end with another signal, such as Ctrl-C

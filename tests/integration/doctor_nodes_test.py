@@ -3,9 +3,11 @@
 checks that it names the two nodes and what is wrong."""
 import contextlib
 import json
+import pathlib
 import random
 import subprocess
 import sys
+import tempfile
 import time
 
 from node_rig import BIN, SKIPPED, sh, until
@@ -228,6 +230,32 @@ def a_node_that_comes_late_gets_its_place_without_a_warning() -> None:
         hosts.path("wait").touch()
         ends = check_and_run(hosts, set(), "2:3", "--max-restarts=1", "--rdzv-conf=last_call_timeout=1", late=3)
     assert ends[1][2] == ends[2][2] == 0, ends
+
+
+def a_way_that_breaks_while_a_job_runs_is_named() -> None:
+    with hosts_with(count=2) as hosts, tempfile.TemporaryDirectory() as folder:
+        broken = hosts.path("broken")
+        # The launchers use another network than the ranks.
+        hosts.rules[:] = [lambda packet: DROP if (packet.sender, packet.to) == (1, 2) and broken.exists() and
+                          PORT not in (packet.from_port, packet.to_port) else None]
+        runs = {number: subprocess.Popen(
+            [*hosts.inside(number), BIN / "ddplaunch", "--nnodes=2", f"--rdzv-endpoint={hosts.ip(1)}:{PORT}", f"--node-rank={number - 1}",
+             "--nproc-per-node=1", "--hang-timeout=8", "--backend=gloo", f"--event-log={folder}/events{number}", BIN / "train_charlm",
+             "--steps", "400000", "--checkpoint", f"{folder}/model"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for number in hosts.numbers}
+        events = pathlib.Path(folder, "events1")
+        until(lambda: events.exists() and '"worker_started"' in events.read_text(), "the job runs")
+        time.sleep(3)  # the ranks find each other, and take steps
+        broken.touch()
+        ends = {number: (*run.communicate(timeout=PATIENCE), run.returncode) for number, run in runs.items()}
+        ended = [event for line in events.read_text().splitlines() if (event := json.loads(line))["event"] == "attempt_ended"]
+    err = ends[1][1]
+    assert {code for _, _, code in ends.values()} == {124}, ends
+    assert "[DDP-H07 " in err and "checking what is between the ranks" in err, err
+    # The kernel shows which data are not acknowledged, and the probes in which direction packets are lost.
+    assert "connections: 10.77.0.1 (eth0) → 10.77.0.2: " in err and "are not acknowledged" in err, err
+    assert "check of the nodes: reach: node 0 (host1) → node 1 (host2): packets from node 0 (host1) never arrive" in err, err
+    assert [event["cause_code"] for event in ended] == ["transport"], ended
 
 
 TESTS = [value for name, value in list(globals().items())

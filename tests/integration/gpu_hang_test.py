@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """gpu_hang_test.py BIN_DIR: tests jobs whose GPU hangs, on fakes of the driver and of NCCL (tests/support/fake_gpu)."""
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -27,5 +28,27 @@ def a_gpu_that_does_not_come_to_the_collective_is_named() -> None:
     assert f"its GPU has not started #{number}" in done.stderr and f"its GPU is executing #{number}" in done.stderr, done
 
 
+def a_job_whose_gpus_cannot_write_to_each_other_says_so_and_falls_back() -> None:
+    if os.geteuid() != 0:
+        return print("not root: no mounts")
+    gpus = " && ".join(f"mkdir -p /proc/driver/nvidia/gpus/0000:0{i}:00.0 && printf 'Model: Fake\\nGPU UUID: GPU-{i}\\nDevice Minor: {i}\\n'"
+                       f" > /proc/driver/nvidia/gpus/0000:0{i}:00.0/information" for i in range(2))
+    inside = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs tmpfs /proc/driver && {gpus} && exec "$@"', "sh"]
+    program = f'if [ "$NCCL_P2P_DISABLE" = 1 ]; then echo "rank $RANK is done"; else exec {BIN}/gpu_hanging_worker; fi'
+    ends = {}
+    for options in ((), ("--fallback", "--max-restarts=2")):
+        ends[options] = subprocess.run(
+            [*inside, BIN / "ddplaunch", "--nproc_per_node=2", "--hang-timeout=5", *options, "sh", "-c", program],
+            capture_output=True, text=True, timeout=240, env={**os.environ, "FAKE_GPU_PEERS": "mirror"})
+        proof = "GPU 0 → GPU 1: writes never arrive, although GPU 0 reads its own back. Through host memory, all arrive"
+        assert f"check of this node: peer-writes: {proof}" in ends[options].stderr, ends[options]
+    assert ends[()].returncode == 124 and "starts again" not in ends[()].stderr, ends
+    done = ends["--fallback", "--max-restarts=2"]
+    assert done.returncode == 0 and "rank 0 is done" in done.stdout + done.stderr, done
+    assert "  the ways are checked first (--fallback)" in done.stderr, done
+    assert "the job starts again with NCCL_P2P_DISABLE=1, since the check has shown that this works (--fallback)" in done.stderr, done
+
+
 if __name__ == "__main__":
     a_gpu_that_does_not_come_to_the_collective_is_named()
+    a_job_whose_gpus_cannot_write_to_each_other_says_so_and_falls_back()

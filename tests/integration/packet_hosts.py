@@ -24,6 +24,7 @@ class Packet(NamedTuple):
     sender: int  # number of the host
     to: int
     protocol: int
+    from_port: int
     to_port: int
     flags: int  # of TCP
     size: int  # of the IP packet
@@ -43,12 +44,12 @@ def packet_of(data: bytes) -> Packet | None:
     if len(data) < 20 or data[0] >> 4 != 4:
         return None
     header = (data[0] & 15) * 4
-    protocol, to_port, flags, content = data[9], 0, 0, len(data) - header
+    protocol, from_port, to_port, flags, content = data[9], 0, 0, 0, len(data) - header
     if protocol in (6, 17) and len(data) >= header + 8:
-        to_port = int.from_bytes(data[header + 2:header + 4], "big")
+        from_port, to_port = struct.unpack("!HH", data[header:header + 4])
     if protocol == 6 and len(data) >= header + 20:
         flags, content = data[header + 13], len(data) - header - (data[header + 12] >> 4) * 4
-    return Packet(data[15], data[19], protocol, to_port, flags, len(data), content, data)
+    return Packet(data[15], data[19], protocol, from_port, to_port, flags, len(data), content, data)
 
 
 def checksum(data: bytes) -> int:

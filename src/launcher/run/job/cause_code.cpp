@@ -28,6 +28,7 @@ constexpr std::array kRows = {
     Row{CauseCode::killed, "yes"},
     Row{CauseCode::lost_rank, "yes"},
     Row{CauseCode::hang, "perhaps"},
+    Row{CauseCode::transport, "perhaps"},
     Row{CauseCode::cannot_start, "no"},
     Row{CauseCode::preempted, "yes", false},
     Row{CauseCode::interrupted, "no"},
@@ -97,7 +98,9 @@ struct CodeOfCause {
   CauseCode operator()(const SignalArrived& request) const { return code_of(request); }
   CauseCode operator()(const GuardianLost&) const { return CauseCode::launcher; }
   CauseCode operator()(const ExitTimedOut&) const { return CauseCode::hang; }
-  CauseCode operator()(const HangNews&) const { return CauseCode::hang; }
+  CauseCode operator()(const HangNews& hang) const {
+    return all_wait(hang.verdict.kind) ? CauseCode::transport : CauseCode::hang;
+  }
   CauseCode operator()(const EndedElsewhere& elsewhere) const { return elsewhere.cause.code; }
 };
 

@@ -181,7 +181,13 @@ void JobDriver::carry_out(const SendSignal& action) {
 void JobDriver::carry_out(const ReportCause&) {
   state_->ending() ? show_calls_once_ending() : watchdog_->show_calls();
   cycle_.has_reported();
-  link_->failed(launcher::cause_of(state_->outcome()));
+  wire::Cause cause = launcher::cause_of(state_->outcome());
+  // Another attempt would hang as well, so the ways are checked before it.
+  if (parts_.plan.fallback && cause.code == wire::CauseCode::transport) {
+    cause.may_restart = false;
+    cause.not_restarted = "the ways are checked first (--fallback)";
+  }
+  link_->failed(cause);
 }
 
 void JobDriver::carry_out(const AskForStates&) {

@@ -141,6 +141,14 @@ std::vector<RawStack> RankProbe::stacks(int local_rank) {
   return worker == nullptr || worker->has_ended ? std::vector<RawStack>() : worker->page.stacks();
 }
 
+std::vector<std::pair<int, pid_t>> RankProbe::running() const {
+  std::vector<std::pair<int, pid_t>> workers;
+  for (const auto& [local_rank, worker] : workers_) {
+    if (worker.pid > 0 && !worker.has_ended) workers.emplace_back(worker.rank, worker.pid);
+  }
+  return workers;
+}
+
 void RankProbe::mark_peer_lost(int rank) const {
   for (const auto& [local_rank, worker] : workers_) {
     if (!worker.has_ended) worker.page.mark_peer_lost(rank);

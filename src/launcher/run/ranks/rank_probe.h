@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "launcher/run/process/worker_spec.h"
@@ -43,6 +44,9 @@ class RankProbe {
   // stacks() returns the answers so far.
   virtual StackRequest ask_for_stacks(int local_rank, StackMeans means);
   virtual std::vector<RawStack> stacks(int local_rank);
+
+  // Returns the ranks of the running workers, with their first processes.
+  std::vector<std::pair<int, pid_t>> running() const;
 
   // Notifies all running workers, through their pages, that the failure of this rank ends the job.
   void mark_peer_lost(int rank) const;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "launcher/limits.h"
+#include "launcher/run/watchdog/evidence/stuck_connections.h"
 #include "launcher/run/watchdog/joined_evidence.h"
 
 namespace ddp::launcher {
@@ -130,7 +131,12 @@ void HangEvidence::take_own(Subject what, std::function<void(const Evidence& evi
   }
   const StackMeans means = what == Subject::last_evidence ? StackMeans::any : StackMeans::gentle;
   std::vector<Question> questions;
-  if (what != Subject::stacks) questions = questions_for(environment_, ranks);
+  if (what != Subject::stacks) {
+    questions = questions_for(environment_, ranks);
+    questions.push_back({"connections", [workers = parts_.probe.running()](net::Deadline deadline) {
+                           return ask_connections(workers, deadline);
+                         }});
+  }
   taker_.take(targets, means, std::move(questions), [this, means](const Evidence& evidence) {
     if (means == StackMeans::any) parts_.disturbed();
     for (const auto& wants : std::exchange(wanting_, {})) wants(evidence);

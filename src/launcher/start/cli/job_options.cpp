@@ -218,6 +218,9 @@ void supervision(OptionSet& c, Options& o) {
       "--hang-action", "WHAT", o.hang_action,
       "Terminate a job that hangs after a dump of all stacks (kill), only dump the stacks (dump), or "
       "only report it (warn). [default: kill]");
+  c.flag("--fallback", o.fallback,
+         "If the job has hung because GPUs cannot write to each other, start it again. Its data then go through host "
+         "memory (NCCL_P2P_DISABLE=1). [default: only say so]");
   c.value(
        "--inject", "FAULT",
        [&o](const std::string& text) {

@@ -55,6 +55,7 @@ struct JobWishes {
   std::string save_file;                                        // --save-file
   std::string save_command;                                     // --save-command
   bool let_finish = false;                                      // --let-finish
+  bool fallback = false;                                        // --fallback
   std::string preload;                                          // --preload: modules, or kPreloadAuto; empty if none
   CoreDumps core = CoreDumps::inherit;                          // RLIMIT_CORE
   bool virtual_local_rank = false;                              // LOCAL_RANK is always 0, and each worker sees one GPU

@@ -17,6 +17,8 @@ struct Finding {
   Grade grade = Grade::ok;
   std::string text;    // what was found
   std::string remedy;  // what to do, with the command; empty if there is nothing to do
+  // A variable with which a job avoids this, as was proved: "NCCL_P2P_DISABLE=1". Empty if there is none.
+  std::string fallback = {};
 
   friend bool operator==(const Finding&, const Finding&) = default;
 };
@@ -37,6 +39,6 @@ inline Finding fail(std::string text, std::string remedy) {
 
 NLOHMANN_JSON_SERIALIZE_ENUM(
     Grade, {{Grade::ok, "ok"}, {Grade::unknown, "unknown"}, {Grade::warn, "warn"}, {Grade::fail, "fail"}})
-BOOST_DESCRIBE_STRUCT(Finding, (), (check, grade, text, remedy))
+BOOST_DESCRIBE_STRUCT(Finding, (), (check, grade, text, remedy, fallback))
 
 }  // namespace ddp::launcher::doctor

@@ -213,11 +213,14 @@ Findings prove(const Node& node, int one, int other) {
     const bool works_through_host = arrives_through_host(cuda, *from, *to);
     const std::string through_host =
         works_through_host ? ". Through host memory, all arrive" : ". Through host memory, they do not arrive either";
+    const auto add = [&](const std::string& trouble) {
+      findings.push_back(fail(way + trouble + through_host, kRemedy));
+      if (works_through_host && !is_alone) findings.back().fallback = "NCCL_P2P_DISABLE=1";
+    };
     try {
-      const std::string trouble = trouble_on_way(*from, *to);
-      if (!trouble.empty()) findings.push_back(fail(way + trouble + through_host, kRemedy));
+      if (const std::string trouble = trouble_on_way(*from, *to); !trouble.empty()) add(trouble);
     } catch (const DoesNotEnd& step) {
-      findings.push_back(fail(way + step.what() + through_host, kRemedy));
+      add(step.what());
       return findings;  // the GPU is still busy
     }
     if (is_alone) break;

@@ -83,15 +83,15 @@ void train(ProcessGroup& group, int steps, const std::function<void(int step)>& 
 
 }  // namespace
 
-TEST_CASE("four thousand steps with late streams leak nothing", "[slow]") {
+TEST_CASE("two thousand steps with late streams leak nothing", "[slow]") {
   if (on_real_gpu()) return;
   ::setenv("FAKE_GPU_DELAY", "30", 1);  // microseconds
   std::optional<Left> early;
   std::optional<Left> late;
   ranks_over(gpu_libraries(), 2, kPatience).all_succeed([&](RankThreads::Rank& self) {
-    train(self.group(), 4'000, [&](int step) {
+    train(self.group(), 2'000, [&](int step) {
       // By then, the host has been as far ahead of the GPU as it may be.
-      std::optional<Left>* left = step >= 1'900 && step < 2'000 ? &early : step >= 3'900 ? &late : nullptr;
+      std::optional<Left>* left = step >= 900 && step < 1'000 ? &early : step >= 1'900 ? &late : nullptr;
       if (left == nullptr || step % 10 != 0) return;
       self.group().barrier().wait();  // the operations before it are complete, so only what piles up is left
       if (self.rank() != 0) return;
@@ -100,7 +100,7 @@ TEST_CASE("four thousand steps with late streams leak nothing", "[slow]") {
     });
   });
   REQUIRE((early && late));
-  // Pools grow whenever the host is further ahead than before. What is left behind in every tenth of the 2,000 steps
+  // Pools grow whenever the host is further ahead than before. What is left behind in every fifth of the 1,000 steps
   // between is more.
   for (std::size_t i = 0; i < early->things.size(); ++i) CHECK(late->things[i] < early->things[i] + 200);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

@@ -81,7 +81,9 @@ void EvidenceTaker::finish_if_done() {
   if (!has_stacks_ || timer_) return;
   Evidence evidence{std::move(taken_), {}};
   for (Asked& asked : asked_) {
-    evidence.sources.push_back(asked.answer.value_or(EvidenceSource{asked.name, "", {}, {"did not answer in time"}}));
+    EvidenceSource source = asked.answer.value_or(EvidenceSource{asked.name, "", {}, {"did not answer in time"}});
+    const bool says_nothing = source.text.empty() && source.missing.empty();
+    if (!says_nothing) evidence.sources.push_back(std::move(source));
   }
   asked_.clear();
   const Done done = std::exchange(done_, nullptr);

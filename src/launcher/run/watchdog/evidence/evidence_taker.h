@@ -17,7 +17,8 @@
 
 namespace ddp::launcher {
 
-// Represents a question to an evidence source. `ask` blocks, on a separate thread, until the deadline.
+// Represents a question to an evidence source. `ask` blocks, on a separate thread, until the deadline. An answer without
+// a text and without anything that is missing is left out.
 struct Question {
   std::string name;
   std::function<EvidenceSource(net::Deadline deadline)> ask;

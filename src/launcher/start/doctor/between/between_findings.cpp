@@ -100,14 +100,15 @@ Trouble trouble_of_ports(const JobRecord& job, int from, const Path& path) {
   }
   const NodeAddress* to = address_of(job, path.to);
   const bool no_port_is_open = std::ranges::find(path.ports, Reach::open) == path.ports.end();
-  if (no_port_is_open && to != nullptr && to->endpoint_port != 0 && path.endpoint_port == Reach::open)
-    return Trouble::endpoint_only;
+  const bool is_endpoint_open = to != nullptr && to->endpoint_port != 0 && path.endpoint_port == Reach::open;
+  const Trouble of_firewall = no_port_is_open && is_endpoint_open ? Trouble::endpoint_only : Trouble::dropped;
   const Path* back = path_between(job, path.to, from);
-  if (back == nullptr || worst_of(*back) != Reach::dropped || !no_port_is_open) return Trouble::dropped;
+  if (back == nullptr || worst_of(*back) != Reach::dropped || !no_port_is_open) return of_firewall;
   // A connection needs both directions. Datagrams show which one is broken.
   const auto there = arrived(job, from, path.to);
   const auto here = arrived(job, path.to, from);
-  if (!there || !here || (*there > 0 && *here > 0)) return Trouble::dropped;
+  if (!there || !here || (*there > 0 && *here > 0)) return of_firewall;
+  if (*there == 0 && *here == 0 && is_endpoint_open) return of_firewall;
   if (*there == 0 && *here == 0) return from < path.to ? Trouble::cut : Trouble::none;
   return *there == 0 ? Trouble::lost_one_way : Trouble::none;
 }

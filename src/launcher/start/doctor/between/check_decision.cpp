@@ -1,7 +1,11 @@
 #include "launcher/start/doctor/between/check_decision.h"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 
 #include "base/printable.h"
 #include "base/text.h"
@@ -35,6 +39,40 @@ std::vector<std::string> lines_of(const NodeResult& result, Grade grade, std::op
 }
 
 }  // namespace
+
+HangFindings explain_hang(const NodeResult& result) {
+  // These checks concern what collectives use.
+  constexpr std::string_view kChecks[] = {"peer-writes", "peer-access", "gpu-health", "fabric", "rdma",
+                                          "interfaces",  "pci-links",   "gpus",       "driver", "shared-memory"};
+  const auto is_wanted = [&](const SharedFinding& each) {
+    return each.finding.grade >= Grade::warn && std::ranges::find(kChecks, each.finding.check) != std::end(kChecks);
+  };
+  HangFindings found;
+  const auto say = [&](const std::string& where, const Finding& finding) {
+    found.lines.push_back({LogLevel::error, LogSource::hangs, line_of(where, finding)});
+  };
+  const bool is_alone = result.expected == 1;
+  std::set<std::string> fallbacks;
+  for (const SharedFinding& each : troubles_of(result.job)) {
+    const bool is_proof = each.finding.check == "peer-writes" && each.finding.grade == Grade::fail;
+    if (is_proof) fallbacks.insert(each.finding.fallback);
+    if (is_wanted(each)) say(is_alone ? "this node" : names_of_nodes(result.job, each.nodes), each.finding);
+  }
+  if (!is_alone) {
+    for (const Finding& finding : findings_between(result.job, result.expected)) {
+      if (finding.grade == Grade::fail) fallbacks.insert(finding.fallback);
+      if (finding.grade >= Grade::warn && finding.check != "clocks") say("the nodes", finding);
+    }
+  }
+  if (found.lines.empty()) {
+    found.lines.push_back(
+        {LogLevel::note, LogSource::hangs, "the check found nothing wrong between the GPUs and the nodes"});
+  }
+  if (result.node != 0) found.lines.clear();
+  // A way without a fallback would stop the job again.
+  if (fallbacks.size() == 1) found.fallback = *fallbacks.begin();
+  return found;
+}
 
 CheckDecision decide_on_check(const NodeResult& result, const NodesPlan& nodes) {
   CheckDecision decision{true, nodes, {}};

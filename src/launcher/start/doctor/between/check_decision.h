@@ -1,6 +1,7 @@
-// Decides what a check means for the job that waits for it (--check). Pure.
+// Decides what a check means for the job that waits for it (--check), or that has hung. Pure.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "launcher/start/doctor/between/node_worker.h"
@@ -14,6 +15,14 @@ struct CheckDecision {
   NodesPlan nodes;             // of the job without the nodes that are left out
   std::vector<LogLine> lines;  // for the user of this node
 };
+
+// What a check after a hang of the transport has found.
+struct HangFindings {
+  std::vector<LogLine> lines;  // for the user of this node
+  // The variable with which the job would not hang, as was proved on all nodes: see Finding. Empty if there is none.
+  std::string fallback;
+};
+HangFindings explain_hang(const NodeResult& result);
 
 // A node that fails is left out if enough nodes remain, and if it is not the first one, at which the others meet.
 // Otherwise the job does not start.

@@ -60,6 +60,11 @@ TEST_CASE("each other cause has its own cause code") {
   CHECK(code({}) == CauseCode::none);
   CHECK(code(SpawnFailed{}) == CauseCode::cannot_start);
   CHECK(code(HangNews{}) == CauseCode::hang);
+  HangNews in_transport;
+  in_transport.verdict.kind = VerdictKind::transport;
+  CHECK(code(in_transport) == CauseCode::transport);
+  in_transport.verdict.kind = VerdictKind::gpu_behind;
+  CHECK(code(in_transport) == CauseCode::transport);
   CHECK(code(ExitTimedOut{}) == CauseCode::hang);
   CHECK(code(GuardianLost{}) == CauseCode::launcher);
   CHECK(code(SignalArrived{.signal = SIGTERM, .ends_job = true}) == CauseCode::preempted);

@@ -102,6 +102,7 @@ const std::vector<Row> kRows = {
     {"node-timeout", "3.5", [](const Options& o) { return o.node_timeout == 3500ms; }},
     {"witness", "/shared/w", [](const Options& o) { return o.witness == "/shared/w"; }},
     {"hang-timeout", "90", [](const Options& o) { return o.hang_timeout == 90s; }},
+    {"fallback", "1", [](const Options& o) { return o.fallback; }},
     {"check", "deep", [](const Options& o) { return o.check == Check::deep; }},
     {"hang-limit", "learnt", [](const Options& o) { return o.hang_limit == HangLimit::learnt; }},
     {"hang-action", "warn", [](const Options& o) { return o.hang_action == HangAction::warn; }},

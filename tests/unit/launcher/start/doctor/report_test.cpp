@@ -62,9 +62,11 @@ TEST_CASE("the report as JSON has the same findings and the exit code") {
   const auto& node = json.at("nodes").at(0);
   CHECK(node.at("host") == "node-7");
   CHECK(node.at("findings").size() == 4);
-  CHECK(
-      node.at("findings").at(3) ==
-      ddp::wire::Json{{"check", "shared-memory"}, {"grade", "fail"}, {"text", "64 MiB"}, {"remedy", "--shm-size=8g"}});
+  CHECK(node.at("findings").at(3) == ddp::wire::Json{{"check", "shared-memory"},
+                                                     {"grade", "fail"},
+                                                     {"text", "64 MiB"},
+                                                     {"remedy", "--shm-size=8g"},
+                                                     {"fallback", ""}});
   CHECK(json.at("between").at(0).at("check") == "answers");
   CHECK(json.at("differences").at(0).at("values").at(1) == ddp::wire::Json{{"value", "6.2"}, {"nodes", {1}}});
   CHECK(json.at("to_leave_out") == std::vector{0, 1});
