@@ -33,6 +33,7 @@ if(DDP_BUILD_LAUNCHER)
   install(FILES ${CMAKE_BINARY_DIR}/libexec/ddplaunch/torchrun DESTINATION ${torchrun_dir} COMPONENT launcher)
 
   # `ddplaunch bench` starts ddp_bench. The others read data of workers.
+  install(PROGRAMS packaging/slurm/slurm-health-check DESTINATION ${CMAKE_INSTALL_DATADIR}/ddplaunch COMPONENT launcher)
   install(TARGETS ddp_bench ddp_gpu_reader ddp_stack_reader ddp_torch_reader DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch
           COMPONENT launcher)
   install(TARGETS ddp_call_times DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddplaunch/ddp_python COMPONENT launcher)

@@ -21,7 +21,8 @@ NODES = 3
 class Slurm:
     """Runs a controller, a daemon for each node, and munge, in a folder."""
 
-    def __init__(self, folder: pathlib.Path):
+    def __init__(self, folder: pathlib.Path, settings: str = "", inside: dict[int, list] | None = None):
+        """`settings` are more lines of slurm.conf. The daemon of node i runs within the command inside[i]."""
         self.folder = folder
         for name in ("state", "munge", *[f"spool{i}" for i in range(1, NODES + 1)]):
             (folder / name).mkdir(mode=0o755)
@@ -61,6 +62,7 @@ SlurmdParameters=config_overrides
 KillWait=5
 {nodes}
 PartitionName=main Nodes=node[1-{NODES}] Default=YES MaxTime=INFINITE State=UP
+{settings}
 """)
         self.environment = dict(os.environ, SLURM_CONF=str(folder / "slurm.conf"))
         munge = ["--force", f"--key-file={key}", f"--socket={folder}/munge/socket", f"--pid-file={folder}/munge/pid",
@@ -68,12 +70,16 @@ PartitionName=main Nodes=node[1-{NODES}] Default=YES MaxTime=INFINITE State=UP
         subprocess.run(["munged", *munge], check=True, capture_output=True)
         subprocess.run(["slurmctld", "-f", folder / "slurm.conf"], check=True, capture_output=True, env=self.environment)
         for i in range(1, NODES + 1):
-            subprocess.run(["slurmd", "-f", folder / "slurm.conf", "-N", f"node{i}"], check=True, capture_output=True,
+            subprocess.run([*(inside or {}).get(i, []), "slurmd", "-f", folder / "slurm.conf", "-N", f"node{i}"], check=True, capture_output=True,
                            env=self.environment)
         end = time.monotonic() + 30
-        while self.run("sinfo", "-h", "-t", "idle", "-o", "%D").stdout.strip() != str(NODES):
+        while len(self.states()) != NODES or any("unk" in state or "*" in state for state in self.states().values()):
             assert time.monotonic() < end, self.run("sinfo").stdout + (folder / "slurmctld.log").read_text()
             time.sleep(0.1)
+
+    def states(self) -> dict[str, str]:
+        """Returns the state of each node, with the reason: "idle none", "drained bad disk"."""
+        return dict(line.split(" ", 1) for line in self.run("sinfo", "-h", "-N", "-o", "%N %T %E").stdout.splitlines())
 
     def run(self, *words: object) -> subprocess.CompletedProcess:
         return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=90, env=self.environment)
@@ -138,6 +144,49 @@ def components_of_a_heterogeneous_job_are_one_job(slurm: Slurm) -> None:
     assert done.returncode == 0 and sorted(done.stdout.splitlines()) == wanted, done
 
 
+def until_drained(slurm: Slurm, node: str) -> str:
+    end = time.monotonic() + 60
+    while "drain" not in slurm.states()[node]:
+        assert time.monotonic() < end, (slurm.states(), (slurm.folder / "slurmctld.log").read_text())
+        time.sleep(0.1)
+    return slurm.states()[node]
+
+
+def a_bad_node_is_drained_and_a_good_one_is_not() -> None:
+    """The checkpoint directory of node 2 is full. The prolog finds it when a job comes, and the health check without one."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for part in ("shared", "bin", "share/ddplaunch"):
+            (folder / part).mkdir(parents=True)
+        (folder / "bin" / "ddplaunch").symlink_to(BIN.resolve() / "ddplaunch")
+        installed = folder / "share/ddplaunch/slurm-health-check"
+        shutil.copy(pathlib.Path(__file__).resolve().parents[2] / "packaging/slurm/slurm-health-check", installed)
+        options = f"--checkpoint-dir={folder}/shared"
+        scripts = {"prolog": f"{folder}/bin/ddplaunch doctor --node {options}", "health": f"{installed} {options}"}
+        for script, command in scripts.items():
+            (folder / script).write_text(f"#!/bin/sh\nexec {command}\n")
+            (folder / script).chmod(0o755)
+        full = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs -o size=64k tmpfs {folder}/shared && exec "$@"', "sh"]
+        for settings in (f"Prolog={folder}/prolog\nPrologFlags=Alloc", f"HealthCheckProgram={folder}/health\nHealthCheckInterval=2"):
+            place = pathlib.Path(tempfile.mkdtemp(dir=folder))
+            # scontrol finds the configuration of a real Slurm by itself. The health check gets only the node's name.
+            (folder / "health").write_text(f"#!/bin/sh\nSLURM_CONF={place}/slurm.conf exec {scripts['health']}\n")
+            slurm = Slurm(place, settings, {2: full})
+            try:
+                good = slurm.run("srun", "-w", "node1,node3", "-N2", "true")
+                assert good.returncode == 0, (good, slurm.states())
+                if settings.startswith("Prolog"):
+                    slurm.run("sbatch", "-w", "node2", "--wrap", "true")
+                    assert "Prolog error" in until_drained(slurm, "node2"), slurm.states()
+                else:
+                    reason = until_drained(slurm, "node2").split(" ", 1)[1]
+                    assert reason.startswith("ddplaunch doctor: checkpoints: ") and "No space left" in reason, slurm.states()
+                states = slurm.states()
+                assert all(states[node].startswith(("idle", "mixed", "allocated")) for node in ("node1", "node3")), states
+            finally:
+                slurm.stop()
+
+
 if __name__ == "__main__":
     missing = [name for name in ("slurmctld", "slurmd", "srun", "munged") if shutil.which(name) is None]
     if missing or os.geteuid() != 0:
@@ -154,3 +203,5 @@ if __name__ == "__main__":
                 print(f"ok: {check.__name__.replace('_', ' ')} ({time.monotonic() - began:.1f} s)", flush=True)
         finally:
             lab.stop()
+    a_bad_node_is_drained_and_a_good_one_is_not()
+    print("ok: a bad node is drained, and a good one is not")
