@@ -1,18 +1,26 @@
 #include "launcher/check_nodes.h"
 
+#include <fcntl.h>
 #include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <exception>
 
 #include "base/exit_code.h"
 #include "base/file.h"
+#include "base/hash.h"
+#include "base/random.h"
+#include "base/unique_fd.h"
 #include "launcher/launch.h"
 #include "launcher/run/process/our_programs.h"
 #include "launcher/start/cli/job_options.h"
 #include "launcher/start/doctor/between/facts_to_compare.h"
 #include "launcher/start/doctor/checks.h"
+#include "launcher/start/doctor/report.h"
 #include "launcher/start/doctor/run_checks.h"
 #include "launcher/start/facts/node_facts.h"
 #include "launcher/start/log/file_output.h"
@@ -54,6 +62,24 @@ Options options_of_check(const Options& job) {
   // The user should know for which nodes this one waits.
   options.log.level = job.subcommand.empty() ? std::max(job.log.level, LogLevel::note) : LogLevel::note;
   return options;
+}
+
+// A check that later jobs of the same allocation need not repeat.
+struct KeptCheck {
+  bool is_deep = false;
+  doctor::NodeResult result;
+};
+BOOST_DESCRIBE_STRUCT(KeptCheck, (), (is_deep, result))
+
+// Returns the file in which a check of this allocation is kept on this node, or "" if no scheduler names it.
+std::string kept_file(const LaunchPlan& plan) {
+  for (const char* name : {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID"}) {
+    const auto id = find_variable(plan.inherited_environment, name);
+    const bool is_plain = id && !id->empty() && id->find('/') == std::string::npos;
+    if (is_plain)
+      return temporary_root() + "/ddplaunch-check-" + std::to_string(::geteuid()) + "-" + plan.host_name + "-" + *id;
+  }
+  return "";
 }
 
 int number_of_cpus() {
@@ -111,8 +137,41 @@ void NodeCheck::follow(const LaunchPlan& ended) {
   plan_.store.warns = false;
 }
 
+bool NodeCheck::finds_kept(bool is_deep) {
+  KeptCheck kept;
+  try {
+    // Only what this user has written counts.
+    const base::UniqueFd file(::open(kept_file(plan_).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    struct stat status {};
+    if (!file || ::fstat(file.get(), &status) != 0 || status.st_uid != ::geteuid()) return false;
+    wire::read_json(wire::Json::parse(base::read_file("/proc/self/fd/" + std::to_string(file.get()))), kept);
+  } catch (const std::exception&) {
+    return false;
+  }
+  const auto own = std::ranges::find(kept.result.job.findings, kept.result.node, &doctor::NodeFindings::node);
+  if (own == kept.result.job.findings.end() || (is_deep && !kept.is_deep)) return false;
+  own_ = *own;
+  own_.kept = kept.result.id;
+  kept_ = std::move(kept.result);
+  kept_->is_kept = true;
+  return true;
+}
+
+void NodeCheck::keep(const doctor::NodeResult& result, bool is_deep) const {
+  const std::string file = kept_file(plan_);
+  const bool fails = doctor::exit_code_of(doctor::all_findings(result), false) != 0;
+  if (file.empty() || fails || result.id.empty()) return;
+  const std::string text =
+      wire::json_of(KeptCheck{is_deep, result}).dump(-1, ' ', false, wire::Json::error_handler_t::replace);
+  // Without it, the next job checks again.
+  if (const std::string part = file + "." + std::to_string(::getpid()); write_file(part, text)) {
+    std::rename(part.c_str(), file.c_str());
+  }
+}
+
 doctor::NodeResult NodeCheck::alone() const {
-  return {0, 1, {.addresses = {}, .findings = {own_}, .paths = {}, .speeds = {}}};
+  if (kept_ && kept_->expected == 1) return *kept_;
+  return {0, 1, {.addresses = {}, .findings = {own_}, .paths = {}, .speeds = {}}, base::hex64(base::random64())};
 }
 
 base::Result<doctor::NodeResult, base::ExitStatus> NodeCheck::meet_others(Log& log, ControllerLink* controller) {
@@ -128,7 +187,7 @@ base::Result<doctor::NodeResult, base::ExitStatus> NodeCheck::meet_others(Log& l
   try {
     doctor::NodeResult result;
     wire::read_json(wire::Json::parse(base::read_file(directory_.path() + doctor::kResultFile)), result);
-    return result;
+    return result.is_kept ? *kept_ : result;
   } catch (const std::exception& error) {
     return own_fault(std::string("the result of the check cannot be read: ") + error.what());
   }

@@ -32,6 +32,12 @@ class NodeCheck {
   // thread.
   // `others` are findings that it has already.
   void check_this_node(const DoctorOptions& options, const WorkerCount& workers, doctor::Findings others);
+  // Looks for the result of an earlier check of this allocation, in place of checking this node. Returns whether there
+  // is one that is at least as deep.
+  bool finds_kept(bool is_deep);
+  // Keeps a result without failures for later jobs of this allocation, if a scheduler says which one it is.
+  void keep(const doctor::NodeResult& result, bool is_deep) const;
+
   // Meets the other nodes, and returns what all have found. Returns how the job of the check ended if there is no
   // result; `log` has said why.
   base::Result<doctor::NodeResult, base::ExitStatus> meet_others(Log& log, ControllerLink* controller);
@@ -47,6 +53,7 @@ class NodeCheck {
   LaunchPlan plan_;
   PrivateDirectory directory_;
   doctor::NodeFindings own_;
+  std::optional<doctor::NodeResult> kept_;
 };
 
 }  // namespace ddp::launcher

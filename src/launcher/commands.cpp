@@ -182,6 +182,7 @@ int run_doctor(const Options& options, const std::string& invoked_as, const std:
     }
     result = std::move(met).value();
   }
+  check.value().keep(result, options.doctor.deep);
   const int exit_code = doctor::exit_code_of(doctor::all_findings(result), options.doctor.strict);
   if (result.node != 0) return exit_code;
   const int failure = print(options.doctor.json ? report_json(result, exit_code) : report_text(result));
@@ -191,7 +192,8 @@ int run_doctor(const Options& options, const std::string& invoked_as, const std:
 // Checks the nodes of this job, and leaves out those that fail. Returns the exit code if the job does not start here.
 std::optional<int> check_before(LaunchPlan& job, const Options& options, NodeCheck& check, Log& log,
                                 const std::vector<std::string>& environment, const Controller* controller) {
-  check.check_this_node({.checkpoint_dir = "", .deep = options.check == Check::deep}, job.workers, {});
+  const bool is_deep = options.check == Check::deep;
+  if (!check.finds_kept(is_deep)) check.check_this_node({.checkpoint_dir = "", .deep = is_deep}, job.workers, {});
   doctor::NodeResult result = check.alone();
   if (check.has_several_nodes()) {
     Log log_of_check(with_color(check.job().log, options.color, environment));
@@ -202,7 +204,9 @@ std::optional<int> check_before(LaunchPlan& job, const Options& options, NodeChe
     if (met) result = std::move(met).value();
   }
   doctor::CheckDecision decision = doctor::decide_on_check(result, job.nodes);
-  for (const LogLine& line : decision.lines) log.write(line);
+  // What is kept has been logged before an earlier job.
+  for (const LogLine& line : decision.lines) result.is_kept ? void() : log.write(line);
+  if (!result.is_kept) check.keep(result, is_deep);
   if (!decision.starts) return doctor::kExitFail;
   job.nodes = std::move(decision.nodes);
   return std::nullopt;

@@ -173,12 +173,13 @@ def differences_are_named() -> None:
     assert {each["name"] for each in report.json["differences"]} == {"MTU", "NCCL_IB_TIMEOUT"}, report.json
 
 
-def check_and_run(hosts: PacketHosts, bad: set[int], nodes: str, *words: str, late: int | None = None) -> dict[int, tuple]:
+def check_and_run(hosts: PacketHosts, bad: set[int], nodes: str, *words: str, late: int | None = None,
+                  variables: tuple = ()) -> dict[int, tuple]:
     """Runs a job with --check on all hosts. A check fails on the bad ones. Host `late` starts when the job runs."""
     def launch(number: int) -> subprocess.Popen:
         failing = ["NCCL_SOCKET_IFNAME=none0"] if number in bad else []  # no host has it
         return subprocess.Popen(
-            [*hosts.inside(number), "env", *failing, BIN / "ddplaunch", "--check=quick",
+            [*hosts.inside(number), "env", *failing, *variables, BIN / "ddplaunch", "--check=quick",
              f"--nnodes={nodes}", f"--rdzv-endpoint={hosts.ip(1)}:{PORT}", "--nproc-per-node=1", *words, "sh", "-c",
              "echo rank $RANK of $WORLD_SIZE on $(hostname); touch " + str(hosts.path("running")) + "; while [ -e " +
              str(hosts.path("wait")) + " ]; do sleep 0.1; done"],
@@ -230,6 +231,21 @@ def a_node_that_comes_late_gets_its_place_without_a_warning() -> None:
         hosts.path("wait").touch()
         ends = check_and_run(hosts, set(), "2:3", "--max-restarts=1", "--rdzv-conf=last_call_timeout=1", late=3)
     assert ends[1][2] == ends[2][2] == 0, ends
+
+
+def a_check_of_an_allocation_is_kept_without_a_warning() -> None:
+    with tempfile.TemporaryDirectory() as folder, hosts_with() as hosts:
+        allocation = (f"TMPDIR={folder}", "PBS_JOBID=77.head")
+        runs = [check_and_run(hosts, bad, "3", "--rdzv-id=run", variables=allocation) for bad in (set(), {2})]
+        # The second job is not checked again, so nothing finds what is wrong now.
+        assert all(code == 0 for run in runs for _, _, code in run.values()), runs
+        assert "check of " in runs[0][1][1] and "check of " not in runs[1][1][1], runs
+        kept = sorted(pathlib.Path(folder).glob("ddplaunch-check-*"))
+        assert [path.name.split("-")[-2:] for path in kept] == [[f"host{i}", "77.head"] for i in hosts.numbers], kept
+        # A node that has kept nothing lets all check the ways between them again, and a deeper check is another one.
+        kept[1].unlink()
+        again = check_and_run(hosts, {2}, "3", variables=allocation)
+        assert all(code == 2 for _, _, code in again.values()) and "NCCL_SOCKET_IFNAME" in again[2][1], again
 
 
 def a_way_that_breaks_while_a_job_runs_is_named() -> None:

@@ -24,6 +24,7 @@
 
 #include "base/exit_code.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/host_name.h"
 #include "base/random.h"
 #include "base/side_thread.h"
@@ -184,11 +185,14 @@ class NodeWorker {
     findings_.node = identity_.node;
     findings_.facts.push_back({"MTU", own ? mtu_of(net::interface_of(*own)) : "", true});
     exchange.tell("findings", findings_);
-    NodeResult result{identity_.node, identity_.nodes, {}};
+    NodeResult result{identity_.node, identity_.nodes, {}, base::hex64(key)};
     JobRecord& job = result.job;
     job.addresses = exchange.hear<NodeAddress>("address", all_are_here);
     job.findings = exchange.hear<NodeFindings>("findings", all_are_here);
     job.datagrams_sent = kDatagrams;
+    const auto has_same = [&](const NodeFindings& each) { return !each.kept.empty() && each.kept == findings_.kept; };
+    result.is_kept = std::ssize(job.findings) == identity_.nodes && std::ranges::all_of(job.findings, has_same);
+    if (result.is_kept) return result;
 
     NodePaths own_paths{identity_.node, probe(job.addresses, key, *server.value())};
     exchange.tell("sent", true);

@@ -15,10 +15,12 @@ struct NodeResult {
   int node = 0;
   int expected = 1;  // number of nodes
   JobRecord job;
+  std::string id = {};   // of the check, on all nodes
+  bool is_kept = false;  // all nodes have the result of the same earlier check, and nothing was checked again
 
   friend bool operator==(const NodeResult&, const NodeResult&) = default;
 };
-BOOST_DESCRIBE_STRUCT(NodeResult, (), (node, expected, job))
+BOOST_DESCRIBE_STRUCT(NodeResult, (), (node, expected, job, id, is_kept))
 
 // Runs `ddplaunch on-node`, and returns its exit code. RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say who it is.
 // Reads the launcher's NodeFindings from kFindingsFile in DDP_DOCTOR_DIR, and writes the NodeResult to kResultFile.
