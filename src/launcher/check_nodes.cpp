@@ -125,7 +125,8 @@ void NodeCheck::check_this_node(const DoctorOptions& options, const WorkerCount&
           node.workers,
           static_cast<int>(node.gpus.size()),
           std::move(others),
-          doctor::facts_to_compare(node)};
+          doctor::facts_to_compare(node),
+          options.checkpoint_dir};
 }
 
 void NodeCheck::follow(const LaunchPlan& ended) {

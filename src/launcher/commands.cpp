@@ -5,12 +5,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 
 #include "base/exit_code.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "launcher/check_nodes.h"
 #include "launcher/launch.h"
@@ -27,6 +30,8 @@
 #include "launcher/see/top/top_command.h"
 #include "launcher/start/cli/parse.h"
 #include "launcher/start/doctor/between/check_decision.h"
+#include "launcher/start/doctor/checks.h"
+#include "launcher/start/doctor/run_checks.h"
 #include "launcher/start/doctor/between/node_worker.h"
 #include "launcher/start/doctor/report.h"
 #include "launcher/start/facts/node_facts.h"
@@ -241,10 +246,28 @@ std::string check_after_hang(const LaunchPlan& job, const Options& options, Log&
   return found.fallback;
 }
 
+// Prints, above the table of the benchmark, how much the GPUs of this node can exchange.
+int print_what_is_normal(const Options& options) {
+  const bool is_json = std::ranges::find(options.command, "--json") != options.command.end();
+  if (is_json || options.dry_run || options.node_rank.value_or(0) != 0) return 0;
+  const doctor::Node node = doctor::this_node(0, 1, "");
+  if (node.gpus.size() < 2) return 0;
+  constexpr std::chrono::seconds kLimit{4};
+  const doctor::Check check = {"gpu-links", doctor::check_gpu_links};
+  std::string text;
+  for (const doctor::Finding& finding : doctor::run_checks(std::span(&check, 1), node, kLimit)) {
+    if (finding.grade != doctor::Grade::unknown) text += "# this node: " + base::printable(finding.text) + "\n";
+  }
+  return print(text);
+}
+
 int start_here(Options options, const std::string& invoked_as, const std::vector<std::string>& environment,
                const Controller* controller) {
   if (options.subcommand == "doctor") return run_doctor(options, invoked_as, environment, controller);
-  if (options.subcommand == "bench") options.command.front() = our_program(options.command.front());
+  if (options.subcommand == "bench") {
+    options.command.front() = our_program(options.command.front());
+    if (const int failure = print_what_is_normal(options)) return failure;
+  }
   Log log(with_color(options.log, options.color, environment));
   auto plan = plan_of(options, invoked_as, environment);
   std::optional<NodeCheck> check;

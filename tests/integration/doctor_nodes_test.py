@@ -26,11 +26,11 @@ def start(hosts: PacketHosts, number: int, *words: str, nodes: str, environment:
 class Report:
     """What the doctor says on all hosts."""
 
-    def __init__(self, hosts: PacketHosts, environments: dict[int, dict] | None = None):
+    def __init__(self, hosts: PacketHosts, environments: dict[int, dict] | None = None, words: dict[int, list] | None = None):
         began = time.monotonic()
         runs = {}
         for number in hosts.numbers:  # in the order of the hosts, so that host 1 is node 0
-            runs[number] = start(hosts, number, f"--node-rank={number - 1}", nodes=str(len(hosts.numbers)),
+            runs[number] = start(hosts, number, f"--node-rank={number - 1}", *(words or {}).get(number, []), nodes=str(len(hosts.numbers)),
                                  environment=(environments or {}).get(number))
         ends = {number: (*run.communicate(timeout=PATIENCE), run.returncode) for number, run in runs.items()}
         self.seconds = time.monotonic() - began
@@ -160,6 +160,15 @@ def a_slow_node_is_named() -> None:
            "burst", "32kbit", "latency", "400ms")
         report = Report(hosts)
     expect(report, "speed", "warn", "node 3 (host4) is slow with two partners")
+
+
+def checkpoints_that_are_not_shared_are_named() -> None:
+    with hosts_with() as hosts, tempfile.TemporaryDirectory() as shared, tempfile.TemporaryDirectory() as other:
+        report = Report(hosts, words={1: [f"--checkpoint-dir={shared}"], 2: [f"--checkpoint-dir={shared}"],
+                                      3: [f"--checkpoint-dir={other}"]})
+        left = [*pathlib.Path(shared).iterdir(), *pathlib.Path(other).iterdir()]
+    expect(report, "checkpoints", "warn", "is another directory on node 2 (host3) than on the first node")
+    assert not left, left
 
 
 def differences_are_named() -> None:

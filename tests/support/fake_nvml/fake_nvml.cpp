@@ -4,7 +4,7 @@
 //
 // FAKE_NVML_HEALTH has troubles of the second GPU, each as NAME=NUMBER, separated by commas: ecc (uncorrectable
 // errors), remap_pending, remap_failed, slowdown (bits), used (MiB of memory), mode (for computing), action (recovery),
-// fabric (state), lost (no handle).
+// fabric (state), lost (no handle). FAKE_NVML_LINKS is "VERSION COUNT" of the NVLinks of each GPU, in NVML's numbers.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -12,6 +12,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -52,6 +53,15 @@ unsigned long long trouble_of(void* device, const std::string& name) {
     if (word.starts_with(name + "=")) return std::stoull(word.substr(name.size() + 1));
   }
   return 0;
+}
+
+// Returns the version and the number of the NVLinks.
+std::pair<unsigned, unsigned> links() {
+  const char* text = std::getenv("FAKE_NVML_LINKS");
+  std::istringstream words(text == nullptr ? "0 0" : text);
+  std::pair<unsigned, unsigned> found;
+  words >> found.first >> found.second;
+  return found;
 }
 
 }  // namespace
@@ -130,6 +140,15 @@ int nvmlDeviceGetMemoryInfo(void* device, nvmlMemory_t* memory) {
 }
 int nvmlDeviceGetComputeMode(void* device, int* mode) {
   *mode = static_cast<int>(trouble_of(device, "mode"));
+  return kSuccess;
+}
+int nvmlDeviceGetNvLinkState(void*, unsigned link, int* is_active) {
+  const auto [version, count] = links();
+  *is_active = link < count ? 1 : 0;
+  return kSuccess;
+}
+int nvmlDeviceGetNvLinkVersion(void*, unsigned, unsigned* version) {
+  *version = links().first;
   return kSuccess;
 }
 int nvmlDeviceGetGpuFabricInfo(void* device, nvmlGpuFabricInfo_t* info) {

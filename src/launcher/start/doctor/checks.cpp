@@ -26,6 +26,7 @@ std::span<const Check> all_checks(bool is_deep) {
       {"driver", check_driver},
       {"gpu-health", check_gpu_health, Grade::fail},
       {"pci-links", check_pci_links},
+      {"gpu-links", check_gpu_links},
       {"peer-access", check_peer_access},
       {"fabric", check_fabric},
       {"nccl", check_nccl},

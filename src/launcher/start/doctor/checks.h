@@ -2,9 +2,11 @@
 // example on a file system or on a driver, so it runs in a process of its own (run_checks.h).
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "launcher/start/doctor/finding.h"
@@ -41,6 +43,10 @@ Findings check_gpus(const Node& node);
 Findings check_driver(const Node& node);
 Findings check_gpu_health(const Node& node);  // asks the driver's library
 Findings check_pci_links(const Node& node);
+// Says how much GPUs can exchange, by their NVLinks or PCIe links. Asks the driver's library.
+Findings check_gpu_links(const Node& node);
+// Returns the bandwidth of a PCIe link in each direction, in GB/s, from its speed as /sys shows it ("16.0 GT/s PCIe").
+double pcie_rate(const std::string& speed, std::int64_t lanes);
 Findings check_peer_access(const Node& node);
 Findings check_fabric(const Node& node);
 // --- programs and their settings

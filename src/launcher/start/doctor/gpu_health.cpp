@@ -1,6 +1,12 @@
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <limits>
+#include <string>
 #include <type_traits>
 
 #include "base/text.h"
@@ -77,6 +83,8 @@ struct Nvml {
     find(compute_mode, "nvmlDeviceGetComputeMode");
     find(fields, "nvmlDeviceGetFieldValues");
     find(fabric, "nvmlDeviceGetGpuFabricInfo");
+    find(link_state, "nvmlDeviceGetNvLinkState");
+    find(link_version, "nvmlDeviceGetNvLinkVersion");
   }
 
   Status (*init)() = nullptr;
@@ -91,7 +99,47 @@ struct Nvml {
   Status (*compute_mode)(Device device, int* mode) = nullptr;
   Status (*fields)(Device device, int count, FieldValue* values) = nullptr;
   Status (*fabric)(Device device, Fabric* fabric) = nullptr;
+  Status (*link_state)(Device device, unsigned link, int* is_active) = nullptr;
+  Status (*link_version)(Device device, unsigned link, unsigned* version) = nullptr;
 };
+
+// The bandwidth of one NVLink in each direction, in GB/s, by NVML's number of its version: 1.0, 2.0, 2.2, 3.0, 3.1, 4.0
+// and 5.0. NVIDIA's data sheets give the sum over the links and both directions.
+constexpr double kNvlinkRates[] = {0, 20, 25, 25, 25, 25, 25, 50};
+constexpr unsigned kMostLinks = 18;
+
+// Returns the bandwidth of the NVLinks of a GPU in each direction, in GB/s, or 0.
+double nvlink_rate(const Nvml& nvml, Device gpu) {
+  double rate = 0;
+  if (nvml.link_state == nullptr || nvml.link_version == nullptr) return 0;
+  for (unsigned link = 0; link < kMostLinks; ++link) {
+    int is_active = 0;
+    unsigned version = 0;
+    if (nvml.link_state(gpu, link, &is_active) != kSuccess || is_active == 0) continue;
+    if (nvml.link_version(gpu, link, &version) == kSuccess && version < std::size(kNvlinkRates)) rate += kNvlinkRates[version];
+  }
+  return rate;
+}
+
+// Returns the smallest bandwidth of the NVLinks of the GPUs, or 0 if one has none or the driver does not say.
+double nvlink_rate(const Node& node) {
+  const Nvml nvml(node.nvml_library);
+  unsigned count = 0;
+  if (nvml.init == nullptr || nvml.count == nullptr || nvml.handle == nullptr) return 0;
+  if (nvml.init() != kSuccess || nvml.count(&count) != kSuccess || count == 0) return 0;
+  double least = std::numeric_limits<double>::max();
+  for (unsigned i = 0; i < count; ++i) {
+    Device gpu = nullptr;
+    least = std::min(least, nvml.handle(i, &gpu) == kSuccess ? nvlink_rate(nvml, gpu) : 0);
+  }
+  return least;
+}
+
+std::string rate_text(double gigabytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, gigabytes < 10 ? "%.1f GB/s" : "%.0f GB/s", gigabytes);
+  return text;
+}
 
 void check_memory_errors(const Nvml& nvml, Device gpu, const std::string& name, const std::string& index,
                          Findings& findings) {
@@ -159,6 +207,33 @@ void check_load(const Nvml& nvml, Device gpu, const std::string& name, const std
 }
 
 }  // namespace
+
+double pcie_rate(const std::string& speed, std::int64_t lanes) {
+  const double transfers = std::strtod(speed.c_str(), nullptr);  // "16.0 GT/s PCIe"
+  const bool is_old = transfers < 8;                             // 8 of 10 bits are data, and later 128 of 130
+  return transfers * static_cast<double>(lanes) / 8 * (is_old ? 0.8 : 128.0 / 130);
+}
+
+Findings check_gpu_links(const Node& node) {
+  if (node.gpus.size() < 2) return {ok("no GPU has a peer here")};
+  double pcie = 0;
+  for (const GpuFacts& gpu : node.gpus) {
+    const std::string folder = "/sys/bus/pci/devices/" + gpu.pci_address + "/";
+    const auto lanes = base::parse_integer(node.line(folder + "current_link_width"), 1, 32);
+    const double rate = lanes ? pcie_rate(node.line(folder + "max_link_speed"), *lanes) : 0;
+    pcie = pcie == 0 ? rate : std::min(pcie, rate);
+  }
+  const double nvlink = nvlink_rate(node);
+  if (pcie == 0 && nvlink == 0) return {unknown("neither the driver nor /sys says how fast the GPUs' links are")};
+  const std::string of_pcie = pcie == 0 ? "PCIe" : "PCIe, " + rate_text(pcie);
+  const std::string disable = node.setting("NCCL_P2P_DISABLE");
+  const bool is_off = !disable.empty() && disable != "0";
+  if (nvlink == 0) return {ok("GPUs exchange at most " + rate_text(pcie) + " in each direction, over PCIe")};
+  if (!is_off) return {ok("GPUs exchange at most " + rate_text(nvlink) + " in each direction, over NVLink")};
+  return {warn("NCCL_P2P_DISABLE=" + disable + ": data go over " + of_pcie + " in each direction at most, in place of NVLink, " +
+                   rate_text(nvlink),
+               "unset NCCL_P2P_DISABLE. ddplaunch doctor --deep proves whether GPUs can write to each other")};
+}
 
 Findings check_gpu_health(const Node& node) {
   if (node.gpus.empty()) return {ok("there is no GPU to ask")};

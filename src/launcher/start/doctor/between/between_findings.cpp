@@ -343,6 +343,19 @@ Findings check_speed(const JobRecord& job) {
       "ethtool INTERFACE there (speed and duplex), and ip -s link for errors")};
 }
 
+Findings check_checkpoints(const JobRecord& job) {
+  const std::string folder = job.findings.empty() ? "" : job.findings.front().folder;
+  if (folder.empty()) return {};
+  std::vector<int> apart;
+  for (const NodePaths& of_node : job.paths) {
+    if (!of_node.shares_folder) apart.push_back(of_node.node);
+  }
+  const std::string shown = base::printable(folder);
+  if (apart.empty()) return {ok(shown + " is the same directory on all nodes")};
+  return {warn(shown + " is another directory on " + names_of_nodes(job, apart) + " than on the first node",
+               "name a directory of a file system that all nodes share")};
+}
+
 Findings check_differences(const JobRecord& job) {
   Findings findings;
   for (const Difference& difference : differences(job)) {
@@ -415,6 +428,7 @@ Findings findings_between(const JobRecord& job, int expected) {
   add("clocks", check_clocks(job));
   add("names", check_names(job));
   add("speed", check_speed(job));
+  add("checkpoints", check_checkpoints(job));
   add("differences", check_differences(job));
   return all;
 }

@@ -156,6 +156,24 @@ void resolve_names(const std::vector<NodeAddress>& nodes, std::vector<Path>& pat
   }
 }
 
+// Runs work on a file system that may hang. Returns std::nullopt if it takes too long.
+template <typename Work>
+std::optional<bool> on_file_system(Work work) {
+  constexpr auto kLimit = 5s;
+  auto result = base::on_side_thread(std::move(work));
+  return result.wait_for(kLimit) == std::future_status::ready ? std::optional(result.get()) : std::nullopt;
+}
+
+// A file server may show a new file only after some seconds.
+bool appears(const std::string& file) {
+  constexpr int kTries = 40;
+  for (int i = 0; i < kTries; ++i) {
+    if (::access(file.c_str(), F_OK) == 0) return true;
+    std::this_thread::sleep_for(100ms);
+  }
+  return false;
+}
+
 class NodeWorker {
  public:
   NodeWorker(NodeFindings findings, const Identity& identity) : findings_(std::move(findings)), identity_(identity) {}
@@ -194,7 +212,9 @@ class NodeWorker {
     result.is_kept = std::ssize(job.findings) == identity_.nodes && std::ranges::all_of(job.findings, has_same);
     if (result.is_kept) return result;
 
-    NodePaths own_paths{identity_.node, probe(job.addresses, key, *server.value())};
+    NodePaths own_paths{identity_.node, probe(job.addresses, key, *server.value()), true};
+    const std::string marker = findings_.folder + "/.ddplaunch-doctor-" + base::hex64(key);
+    own_paths.shares_folder = shares_folder(exchange, marker, all_are_here);
     exchange.tell("sent", true);
     const auto all_have_probed = Clock::now() + kProbing;
     exchange.hear<bool>("sent", all_have_probed);
@@ -206,9 +226,10 @@ class NodeWorker {
     exchange.tell("paths", own_paths);
     job.paths = exchange.hear<NodePaths>("paths", all_have_probed + 1s);
     measure(exchange, job, key);
-    // The server must answer until all have asked.
+    // The server must answer, and the file must stay, until all have asked.
     exchange.tell("end", true);
     exchange.hear<bool>("end", Clock::now() + kMeasuring);
+    if (has_marker_) on_file_system([marker] { return ::unlink(marker.c_str()) == 0; });
     return result;
   }
 
@@ -224,6 +245,19 @@ class NodeWorker {
     std::vector<Path> paths = probes.get();
     resolve_names(nodes, paths);
     return paths;
+  }
+
+  // The first node makes a file in the folder of the checkpoints, and the others look for it. Returns false if this node
+  // does not see it. If it could not be made, or nothing is known in time, nothing is wrong here.
+  bool shares_folder(Exchange& exchange, const std::string& marker, Clock::time_point until) {
+    if (findings_.folder.empty()) return true;
+    if (identity_.node == 0) {
+      has_marker_ = on_file_system([marker] { return write_file(marker, ""); }).value_or(false);
+      exchange.tell("marker", has_marker_);
+      return true;
+    }
+    if (!exchange.hear_one<bool>("marker", 0, until).value_or(false)) return true;
+    return on_file_system([marker] { return appears(marker); }).value_or(true);
   }
 
   // Measures the speed of this node with a partner, in two rounds. The first of a pair does it.
@@ -252,6 +286,7 @@ class NodeWorker {
 
   NodeFindings findings_;
   const Identity identity_;
+  bool has_marker_ = false;  // this node has made a file in the folder of the checkpoints
 };
 
 }  // namespace

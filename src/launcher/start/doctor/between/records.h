@@ -41,6 +41,7 @@ struct NodeFindings {
   int gpus = 0;
   Findings findings;
   std::vector<Fact> facts;
+  std::string folder;  // of the checkpoints; empty if none is named
   std::string kept;  // NodeResult::id of an earlier check of this allocation, which stands for this one; may be empty
 
   friend bool operator==(const NodeFindings&, const NodeFindings&) = default;
@@ -83,6 +84,7 @@ struct Path {
 struct NodePaths {
   int node = 0;
   std::vector<Path> paths;
+  bool shares_folder = true;  // the node sees a file that the first one has made in the folder of the checkpoints
 
   friend bool operator==(const NodePaths&, const NodePaths&) = default;
 };
@@ -110,11 +112,11 @@ struct JobRecord {
 
 BOOST_DESCRIBE_STRUCT(NodeAddress, (), (node, host, address, ports, endpoint_port, datagram_port))
 BOOST_DESCRIBE_STRUCT(Fact, (), (name, value, matters))
-BOOST_DESCRIBE_STRUCT(NodeFindings, (), (node, host, workers, gpus, findings, facts, kept))
+BOOST_DESCRIBE_STRUCT(NodeFindings, (), (node, host, workers, gpus, findings, facts, folder, kept))
 BOOST_DESCRIBE_STRUCT(Path, (),
                       (to, ports, endpoint_port, why, large, small, datagrams, round_trip_us, clock_ahead_s,
                        name_means))
-BOOST_DESCRIBE_STRUCT(NodePaths, (), (node, paths))
+BOOST_DESCRIBE_STRUCT(NodePaths, (), (node, paths, shares_folder))
 BOOST_DESCRIBE_STRUCT(Speed, (), (node, other, there, back))
 BOOST_DESCRIBE_STRUCT(JobRecord, (), (addresses, findings, paths, speeds, datagrams_sent))
 

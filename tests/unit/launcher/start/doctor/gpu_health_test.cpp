@@ -86,3 +86,46 @@ TEST_CASE("a driver that hangs fails the check, and one that cannot be opened le
   node.nvml_library = "libnone.so";
   CHECK(check_gpu_health(node).front().grade == Grade::unknown);
 }
+
+TEST_CASE("the bandwidth of a PCIe link follows from its speed and its lanes") {
+  CHECK(pcie_rate("16.0 GT/s PCIe", 16) == Approx(31.5).epsilon(0.01));
+  CHECK(pcie_rate("32.0 GT/s PCIe", 16) == Approx(63.0).epsilon(0.01));
+  CHECK(pcie_rate("5.0 GT/s PCIe", 8) == Approx(4.0));
+  CHECK(pcie_rate("", 16) == 0);
+}
+
+TEST_CASE("the doctor says how much GPUs exchange, and what a variable costs") {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path() + "/gpus";
+  std::ofstream(file) << "GPU-a 0 0 - -\nGPU-b 0 0 - -\n";
+  ::setenv("FAKE_NVML", file.c_str(), 1);
+  Node node;
+  node.root = directory.path();
+  node.gpus.resize(2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    node.gpus[i].pci_address = "0000:0" + std::to_string(i) + ":00.0";
+    const std::string folder = directory.path() + "/sys/bus/pci/devices/" + node.gpus[i].pci_address;
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder + "/current_link_width") << "16\n";
+    std::ofstream(folder + "/max_link_speed") << "32.0 GT/s PCIe\n";
+  }
+  node.nvml_library =
+      (std::filesystem::path(ddp::test::bin_directory()).parent_path() / "fake_nvml/libnvidia-ml.so.1").string();
+  const auto finding = [&](const char* links) {
+    ::setenv("FAKE_NVML_LINKS", links, 1);
+    const Findings findings = check_gpu_links(node);
+    REQUIRE(findings.size() == 1);
+    return findings.front();
+  };
+  CHECK(finding("0 0").text == "GPUs exchange at most 63 GB/s in each direction, over PCIe");
+  CHECK(finding("6 18").text == "GPUs exchange at most 450 GB/s in each direction, over NVLink");
+  CHECK(finding("7 18").text == "GPUs exchange at most 900 GB/s in each direction, over NVLink");
+  CHECK(finding("4 12").text == "GPUs exchange at most 300 GB/s in each direction, over NVLink");
+  node.environment = {"NCCL_P2P_DISABLE=1"};
+  const Finding off = finding("6 18");
+  CHECK(off.grade == Grade::warn);
+  CHECK(off.text == "NCCL_P2P_DISABLE=1: data go over PCIe, 63 GB/s in each direction at most, in place of NVLink, 450 GB/s");
+  CHECK(finding("0 0").grade == Grade::ok);
+  ::unsetenv("FAKE_NVML");
+  ::unsetenv("FAKE_NVML_LINKS");
+}

@@ -134,6 +134,14 @@ TEST_CASE("the doctor shows how nodes differ, and warns of what matters") {
   CHECK(all[1].values[0].nodes == std::vector{0, 2});
 }
 
+TEST_CASE("the doctor warns if the directory of the checkpoints is not the same on all nodes") {
+  JobRecord job = healthy_job(3);
+  job.paths[2].shares_folder = false;
+  CHECK(troubles(job).empty());  // none is named
+  job.findings[0].folder = "/data";
+  CHECK(trouble(job) == "warn checkpoints: /data is another directory on node 2 (c) than on the first node");
+}
+
 TEST_CASE("a node that has not answered in time is named") {
   JobRecord job = healthy_job(3);
   job.paths.pop_back();

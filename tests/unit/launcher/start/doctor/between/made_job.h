@@ -14,9 +14,9 @@ inline JobRecord healthy_job(int nodes) {
   for (int node = 0; node < nodes; ++node) {
     const std::string host(1, static_cast<char>('a' + node));
     job.addresses.push_back({node, host, "10.0.0." + std::to_string(node + 1), {40001, 40002, 40003}, 29500, 40004});
-    job.findings.push_back({node, host, 8, 8, {{"files", Grade::ok, "many", ""}}, {{"NCCL", "2.27.3", true}}});
+    job.findings.push_back({node, host, 8, 8, {{"files", Grade::ok, "many", ""}}, {{"NCCL", "2.27.3", true}}, "", ""});
     if (node % 2 == 1) job.speeds.push_back({node - 1, node, 1e9, 1e9});
-    NodePaths& paths = job.paths.emplace_back(NodePaths{node, {}});
+    NodePaths& paths = job.paths.emplace_back(NodePaths{node, {}, true});
     for (int to = 0; to < nodes; ++to) {
       if (to == node) continue;
       Path& path = paths.paths.emplace_back();
