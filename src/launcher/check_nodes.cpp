@@ -9,14 +9,16 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <span>
+#include <utility>
 
 #include "base/exit_code.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/random.h"
 #include "base/unique_fd.h"
-#include "launcher/launch.h"
 #include "launcher/run/process/our_programs.h"
+#include "launcher/run/process/private_directory.h"
 #include "launcher/start/cli/job_options.h"
 #include "launcher/start/doctor/between/facts_to_compare.h"
 #include "launcher/start/doctor/checks.h"
@@ -36,6 +38,16 @@ using namespace std::chrono_literals;
 Options options_of_check(const Options& job) {
   Options options = default_options(job.compatibility_mode);
   options.nproc_per_node = 1;
+  options.no_python = true;
+  options.local_rank_argument = false;
+  options.command = {our_program("ddplaunch"), "on-node"};
+  options.device_visibility = DeviceVisibility::all;
+  options.hang_timeout = 0ms;
+  options.log_dir = "/dev/null";
+  options.ending_signals = job.ending_signals;
+  // The user should know for which nodes this one waits.
+  options.log.level = job.subcommand.empty() ? std::max(job.log.level, LogLevel::note) : LogLevel::note;
+  if (job.doctor.this_node) return options;
   options.min_nodes = job.min_nodes;
   options.max_nodes = job.max_nodes;
   options.node_rank = job.node_rank;
@@ -52,15 +64,6 @@ Options options_of_check(const Options& job) {
   options.auth_token_file = job.auth_token_file;
   options.store_open = job.store_open;
   options.store_limits = job.store_limits;
-  options.ending_signals = job.ending_signals;
-  options.device_visibility = DeviceVisibility::all;
-  options.hang_timeout = 0ms;
-  options.log_dir = "/dev/null";
-  options.no_python = true;
-  options.local_rank_argument = false;
-  options.command = {our_program("ddplaunch"), "on-node"};
-  // The user should know for which nodes this one waits.
-  options.log.level = job.subcommand.empty() ? std::max(job.log.level, LogLevel::note) : LogLevel::note;
   return options;
 }
 
@@ -73,13 +76,24 @@ BOOST_DESCRIBE_STRUCT(KeptCheck, (), (is_deep, result))
 
 // Returns the file in which a check of this allocation is kept on this node, or "" if no scheduler names it.
 std::string kept_file(const LaunchPlan& plan) {
-  for (const char* name : {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID"}) {
-    const auto id = find_variable(plan.inherited_environment, name);
-    const bool is_plain = id && !id->empty() && id->find('/') == std::string::npos;
-    if (is_plain)
-      return temporary_root() + "/ddplaunch-check-" + std::to_string(::geteuid()) + "-" + plan.host_name + "-" + *id;
+  // The second variable changes when a job is queued again, or is an element of an array.
+  constexpr std::pair<const char*, const char*> kIds[] = {
+      {"SLURM_JOB_ID", "SLURM_RESTART_COUNT"}, {"PBS_JOBID", ""}, {"LSB_JOBID", "LSB_JOBINDEX"}, {"FLUX_JOB_ID", ""}};
+  const auto variable = [&](const char* name) { return find_variable(plan.inherited_environment, name).value_or(""); };
+  for (const auto& [name, part] : kIds) {
+    const std::string id = variable(name);
+    const std::string again = variable(part);
+    if (id.empty() || (id + again).find('/') != std::string::npos) continue;
+    return temporary_root() + "/ddplaunch-check-" + std::to_string(::geteuid()) + "-" + plan.host_name + "-" + id +
+           (again.empty() ? "" : "." + again);
   }
   return "";
+}
+
+// Returns the facts that a launcher knows before it meets others.
+std::vector<doctor::Fact> facts_of_launcher(std::vector<doctor::Fact> facts) {
+  std::erase_if(facts, [](const doctor::Fact& fact) { return fact.name == "MTU"; });
+  return facts;
 }
 
 int number_of_cpus() {
@@ -96,41 +110,48 @@ int number_of(const WorkerCount& workers) {
 }  // namespace
 
 base::Result<NodeCheck, StartFailure> NodeCheck::plan(const Options& job) {
-  PrivateDirectory directory({temporary_root()});
-  if (const auto failure = directory.make()) return StartFailure{base::kExitOwnFault, failure->message};
   const Options options = options_of_check(job);
   auto plan = make_launch_plan(options, gather_node_facts(facts_wanted(options)));
   if (!plan) return plan.error();
   // A launcher that comes late, and finds the job itself in place of the check, must not take part in it.
   plan.value().run_id += ".check";
-  // Launchers compare the arguments of their programs, so the directory is none.
-  auto& environment = plan.value().inherited_environment;
-  environment.push_back(std::string(wire::env::kDoctorDirectory) + "=" + directory.path());
   // The worker does not use these, and the job itself says what it sets.
   for (const char* name : {wire::env::kGlooInterface, wire::env::kNcclInterface}) {
-    environment.push_back(std::string(name) + "=");
+    plan.value().inherited_environment.push_back(std::string(name) + "=");
   }
   plan.value().store.warns = !job.subcommand.empty();
   plan.value().notes.clear();
   plan.value().node_notes.clear();
-  return NodeCheck(std::move(plan).value(), std::move(directory));
+  NodeCheck check(std::move(plan).value());
+  check.nodes_ = job.max_nodes > 1 ? job.max_nodes : check.plan_.nodes.several() ? check.plan_.nodes.max : 0;
+  return check;
 }
 
 void NodeCheck::check_this_node(const DoctorOptions& options, const WorkerCount& workers, doctor::Findings others) {
-  const doctor::Node node = doctor::this_node(number_of(workers), plan_.nodes.max, options.checkpoint_dir);
-  const auto found = doctor::run_checks(doctor::all_checks(options.deep), node, options.deep ? 60s : 8s);
-  others.insert(others.end(), found.begin(), found.end());
-  own_ = {0,
-          node.host_name,
-          node.workers,
-          static_cast<int>(node.gpus.size()),
-          std::move(others),
-          doctor::facts_to_compare(node),
-          options.checkpoint_dir};
+  const doctor::Node node = doctor::this_node(number_of(workers), nodes_, options.checkpoint_dir);
+  const auto add = [&](std::span<const doctor::Check> checks, std::chrono::seconds limit) {
+    const auto found = doctor::run_checks(checks, node, limit);
+    others.insert(others.end(), found.begin(), found.end());
+  };
+  const auto quick = doctor::all_checks(false);
+  add(quick, 8s);
+  // The proof uses memory of the GPUs, so it comes behind what looks at that.
+  if (options.deep) add(doctor::all_checks(true).subspan(quick.size()), 60s);
+  const std::string nccl = node.setting(wire::env::kNcclInterface);
+  own_ = {.node = 0,
+          .host = node.host_name,
+          .workers = node.workers,
+          .gpus = static_cast<int>(node.gpus.size()),
+          .findings = std::move(others),
+          .facts = doctor::facts_to_compare(node),
+          .folder = options.checkpoint_dir,
+          .interfaces = nccl.empty() ? node.setting(wire::env::kGlooInterface) : nccl,
+          .kept = ""};
 }
 
 void NodeCheck::follow(const LaunchPlan& ended) {
-  constexpr std::chrono::milliseconds kWait = 20s;
+  // Others may be at the proof for up to a minute.
+  constexpr std::chrono::milliseconds kWait = 90s;
   plan_.store.token = ended.store.token;
   plan_.store.token_source = ended.store.token_source;
   plan_.nodes = ended.nodes;
@@ -138,20 +159,25 @@ void NodeCheck::follow(const LaunchPlan& ended) {
   plan_.store.warns = false;
 }
 
-bool NodeCheck::finds_kept(bool is_deep) {
+bool NodeCheck::finds_kept(int workers, bool is_deep) {
   KeptCheck kept;
   try {
     // Only what this user has written counts.
-    const base::UniqueFd file(::open(kept_file(plan_).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    const base::UniqueFd file(::open(kept_file(plan_).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     struct stat status {};
-    if (!file || ::fstat(file.get(), &status) != 0 || status.st_uid != ::geteuid()) return false;
+    if (!file || ::fstat(file.get(), &status) != 0 || status.st_uid != ::geteuid() || !S_ISREG(status.st_mode))
+      return false;
     wire::read_json(wire::Json::parse(base::read_file("/proc/self/fd/" + std::to_string(file.get()))), kept);
   } catch (const std::exception&) {
     return false;
   }
   const auto own = std::ranges::find(kept.result.job.findings, kept.result.node, &doctor::NodeFindings::node);
   if (own == kept.result.job.findings.end() || (is_deep && !kept.is_deep)) return false;
+  const doctor::Node node = doctor::this_node(workers, nodes_, "");
+  const bool is_same = own->workers == workers && facts_of_launcher(own->facts) == doctor::facts_to_compare(node);
+  if (!is_same) return false;
   own_ = *own;
+  own_.facts = facts_of_launcher(own->facts);
   own_.kept = kept.result.id;
   kept_ = std::move(kept.result);
   kept_->is_kept = true;
@@ -165,9 +191,13 @@ void NodeCheck::keep(const doctor::NodeResult& result, bool is_deep) const {
   const std::string text =
       wire::json_of(KeptCheck{is_deep, result}).dump(-1, ' ', false, wire::Json::error_handler_t::replace);
   // Without it, the next job checks again.
-  if (const std::string part = file + "." + std::to_string(::getpid()); write_file(part, text)) {
+  if (const std::string part = file + "." + base::hex64(base::random64()); write_file(part, text)) {
     std::rename(part.c_str(), file.c_str());
   }
+}
+
+void NodeCheck::forget() const {
+  if (const std::string file = kept_file(plan_); !file.empty()) ::unlink(file.c_str());
 }
 
 doctor::NodeResult NodeCheck::alone() const {
@@ -175,19 +205,23 @@ doctor::NodeResult NodeCheck::alone() const {
   return {0, 1, {.addresses = {}, .findings = {own_}, .paths = {}, .speeds = {}}, base::hex64(base::random64())};
 }
 
-base::Result<doctor::NodeResult, base::ExitStatus> NodeCheck::meet_others(Log& log, ControllerLink* controller) {
+base::Result<doctor::NodeResult, LaunchEnd> NodeCheck::meet_others(Log& log, ControllerLink* controller) {
   const auto own_fault = [&](const std::string& text) {
     log.write({LogLevel::error, LogSource::launcher, text});
-    return base::ExitStatus::exited(base::kExitOwnFault);
+    return LaunchEnd{base::ExitStatus::exited(base::kExitOwnFault), wire::CauseCode::launcher};
   };
+  PrivateDirectory directory({temporary_root()});
+  if (const auto failure = directory.make()) return own_fault(failure->message);
+  // Launchers compare the arguments of their programs, so the directory is none.
+  plan_.inherited_environment.push_back(std::string(wire::env::kDoctorDirectory) + "=" + directory.path());
   const std::string text = wire::json_of(own_).dump(-1, ' ', false, wire::Json::error_handler_t::replace);
-  if (!write_file(directory_.path() + doctor::kFindingsFile, text))
+  if (!write_file(directory.path() + doctor::kFindingsFile, text))
     return own_fault(write_failure("the doctor's findings").message);
-  const base::ExitStatus end = launch(plan_, log, controller).status;
-  if (!end.success()) return end;
+  const LaunchEnd end = launch(plan_, log, controller);
+  if (!end.status.success()) return end;
   try {
     doctor::NodeResult result;
-    wire::read_json(wire::Json::parse(base::read_file(directory_.path() + doctor::kResultFile)), result);
+    wire::read_json(wire::Json::parse(base::read_file(directory.path() + doctor::kResultFile)), result);
     return result.is_kept ? *kept_ : result;
   } catch (const std::exception& error) {
     return own_fault(std::string("the result of the check cannot be read: ") + error.what());

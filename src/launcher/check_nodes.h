@@ -7,9 +7,8 @@
 #include <utility>
 #include <variant>
 
-#include "base/exit_status.h"
 #include "base/result.h"
-#include "launcher/run/process/private_directory.h"
+#include "launcher/launch.h"
 #include "launcher/run/remote/controller_link.h"
 #include "launcher/start/cli/options.h"
 #include "launcher/start/doctor/between/node_worker.h"
@@ -34,13 +33,16 @@ class NodeCheck {
   void check_this_node(const DoctorOptions& options, const WorkerCount& workers, doctor::Findings others);
   // Looks for the result of an earlier check of this allocation, in place of checking this node. Returns whether there
   // is one that is at least as deep.
-  bool finds_kept(bool is_deep);
+  // It must be for this number of workers, and nothing that is compared between nodes may have changed.
+  bool finds_kept(int workers, bool is_deep);
   // Keeps a result without failures for later jobs of this allocation, if a scheduler says which one it is.
   void keep(const doctor::NodeResult& result, bool is_deep) const;
+  // Removes what is kept on this node.
+  void forget() const;
 
   // Meets the other nodes, and returns what all have found. Returns how the job of the check ended if there is no
   // result; `log` has said why.
-  base::Result<doctor::NodeResult, base::ExitStatus> meet_others(Log& log, ControllerLink* controller);
+  base::Result<doctor::NodeResult, LaunchEnd> meet_others(Log& log, ControllerLink* controller);
   // Returns what is known without the other nodes.
   doctor::NodeResult alone() const;
   // Makes the check one of a job that has ended: it takes that job's token, and does not wait long for nodes that may
@@ -48,10 +50,10 @@ class NodeCheck {
   void follow(const LaunchPlan& ended);
 
  private:
-  NodeCheck(LaunchPlan plan, PrivateDirectory directory) : plan_(std::move(plan)), directory_(std::move(directory)) {}
+  explicit NodeCheck(LaunchPlan plan) : plan_(std::move(plan)) {}
 
   LaunchPlan plan_;
-  PrivateDirectory directory_;
+  int nodes_ = 0;  // of the user's job; 0 if only a scheduler knows
   doctor::NodeFindings own_;
   std::optional<doctor::NodeResult> kept_;
 };

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 
@@ -30,10 +31,10 @@
 #include "launcher/see/top/top_command.h"
 #include "launcher/start/cli/parse.h"
 #include "launcher/start/doctor/between/check_decision.h"
-#include "launcher/start/doctor/checks.h"
-#include "launcher/start/doctor/run_checks.h"
 #include "launcher/start/doctor/between/node_worker.h"
+#include "launcher/start/doctor/checks.h"
 #include "launcher/start/doctor/report.h"
+#include "launcher/start/doctor/run_checks.h"
 #include "launcher/start/facts/node_facts.h"
 #include "launcher/start/facts/resource_limits.h"
 #include "launcher/start/plan/launch_plan.h"
@@ -182,12 +183,12 @@ int run_doctor(const Options& options, const std::string& invoked_as, const std:
     Log log_of_check(with_color(check.value().job().log, options.color, environment));
     auto met = check.value().meet_others(log_of_check, link_of(controller));
     if (!met) {
-      print(report_text(result));
-      return end_as(met.error(), controller);
+      print(options.doctor.json ? report_json(result, doctor::kExitFail) : report_text(result));
+      return end_as(met.error().status, controller);
     }
     result = std::move(met).value();
   }
-  check.value().keep(result, options.doctor.deep);
+  if (!options.doctor.this_node) check.value().keep(result, options.doctor.deep);
   const int exit_code = doctor::exit_code_of(doctor::all_findings(result), options.doctor.strict);
   if (result.node != 0) return exit_code;
   const int failure = print(options.doctor.json ? report_json(result, exit_code) : report_text(result));
@@ -198,21 +199,24 @@ int run_doctor(const Options& options, const std::string& invoked_as, const std:
 std::optional<int> check_before(LaunchPlan& job, const Options& options, NodeCheck& check, Log& log,
                                 const std::vector<std::string>& environment, const Controller* controller) {
   const bool is_deep = options.check == Check::deep;
-  if (!check.finds_kept(is_deep)) check.check_this_node({.checkpoint_dir = "", .deep = is_deep}, job.workers, {});
+  if (!check.finds_kept(job.workers, is_deep))
+    check.check_this_node({.checkpoint_dir = "", .deep = is_deep}, job.workers, {});
   doctor::NodeResult result = check.alone();
   if (check.has_several_nodes()) {
     Log log_of_check(with_color(check.job().log, options.color, environment));
     auto met = check.meet_others(log_of_check, link_of(controller));
-    // A node that comes late finds the job itself, which other nodes have been checked for.
-    const bool may_come_late = job.nodes.min < job.nodes.max && !met && !met.error().was_killed();
-    if (!met && !may_come_late) return end_as(met.error(), controller);
+    // A node that comes late finds the job itself, and is refused. It may still join that job.
+    const bool may_join_late = job.nodes.min < job.nodes.max || job.max_restarts > 0;
+    const bool was_refused = !met && met.error().cause == wire::CauseCode::cannot_start;
+    if (!met && !(may_join_late && was_refused)) return end_as(met.error().status, controller);
     if (met) result = std::move(met).value();
   }
   doctor::CheckDecision decision = doctor::decide_on_check(result, job.nodes);
   // What is kept has been logged before an earlier job.
   for (const LogLine& line : decision.lines) result.is_kept ? void() : log.write(line);
   if (!result.is_kept) check.keep(result, is_deep);
-  if (!decision.starts) return doctor::kExitFail;
+  // The exit code of a node that is left out must not end the job of the others.
+  if (!decision.starts) return decision.is_left_out ? 0 : doctor::kExitFail;
   job.nodes = std::move(decision.nodes);
   return std::nullopt;
 }
@@ -232,24 +236,32 @@ std::string check_after_hang(const LaunchPlan& job, const Options& options, Log&
   if (!job.nodes.several() && job.node_gpus.size() < 2) return "";
   auto check = NodeCheck::plan(options);
   if (!check) return "";
+  check.value().forget();
   log.write({LogLevel::note, LogSource::hangs, "checking what is between the ranks"});
   check.value().follow(job);
   accept_signals(job.ending_signals);  // launch() has blocked them, and no worker runs
   check.value().check_this_node({.checkpoint_dir = "", .deep = true}, job.workers, {});
   doctor::NodeResult result = check.value().alone();
+  bool may_fall_back = true;
   if (job.nodes.several()) {
     Log log_of_check(with_color(check.value().job().log, options.color, environment));
-    if (auto met = check.value().meet_others(log_of_check, link_of(controller))) result = std::move(met).value();
+    auto met = check.value().meet_others(log_of_check, link_of(controller));
+    // What one node decides alone would start one node alone.
+    may_fall_back = met && met.value().expected == job.nodes.max;
+    if (met) result = std::move(met).value();
   }
   const doctor::HangFindings found = doctor::explain_hang(result);
   for (const LogLine& line : found.lines) log.write(line);
-  return found.fallback;
+  return may_fall_back ? found.fallback : "";
 }
 
 // Prints, above the table of the benchmark, how much the GPUs of this node can exchange.
 int print_what_is_normal(const Options& options) {
   const bool is_json = std::ranges::find(options.command, "--json") != options.command.end();
-  if (is_json || options.dry_run || options.node_rank.value_or(0) != 0) return 0;
+  const char* const of_slurm = std::getenv("SLURM_NODEID");
+  const bool is_first =
+      options.node_rank.value_or(0) == 0 && (of_slurm == nullptr || std::string_view(of_slurm) == "0");
+  if (is_json || options.dry_run || !is_first) return 0;
   const doctor::Node node = doctor::this_node(0, 1, "");
   if (node.gpus.size() < 2) return 0;
   constexpr std::chrono::seconds kLimit{4};
@@ -293,11 +305,17 @@ int start_here(Options options, const std::string& invoked_as, const std::vector
   LaunchEnd end = launch(job, log, link_of(controller));
   if (end.cause != wire::CauseCode::transport) return end_as(end.status, controller);
   const std::string fallback = check_after_hang(job, options, log, environment, controller);
-  if (fallback.empty() || !options.fallback) return end_as(end.status, controller);
-  log.write({LogLevel::warning, LogSource::launcher,
-             "the job starts again with " + fallback + ", since the check has shown that this works (--fallback)"});
-  job.inherited_environment.insert(job.inherited_environment.begin(), fallback);
+  if (!options.fallback || (fallback.empty() && job.max_restarts == 0)) return end_as(end.status, controller);
   job.fallback = false;
+  if (fallback.empty()) {
+    // The check came in place of a restart.
+    log.write({LogLevel::warning, LogSource::launcher, "the job starts again, as --max-restarts allows"});
+    --job.max_restarts;
+  } else {
+    log.write({LogLevel::warning, LogSource::launcher,
+               "the job starts again with " + fallback + ", since the check has shown that this works (--fallback)"});
+    job.inherited_environment.insert(job.inherited_environment.begin(), fallback);
+  }
   return end_as(launch(job, log, link_of(controller)).status, controller);
 }
 

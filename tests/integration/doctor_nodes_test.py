@@ -208,7 +208,7 @@ def check_and_run(hosts: PacketHosts, bad: set[int], nodes: str, *words: str, la
 def a_bad_node_is_left_out_and_named() -> None:
     with hosts_with() as hosts:
         ends = check_and_run(hosts, {2}, "2:3")
-    assert ends[2][2] == 2 and "this node is left out of the job" in ends[2][1], ends
+    assert ends[2][2] == 0 and not ends[2][0] and "this node is left out of the job" in ends[2][1], ends
     assert ends[1][2] == ends[3][2] == 0, ends
     assert "check of node 1 (host2): " in ends[1][1] and "node 1 (host2) is left out of the job, which starts on 2 nodes" in ends[1][1], ends
     assert {ends[1][0].split("] ")[1], ends[3][0].split("] ")[1]} == {"rank 0 of 2 on host1\n", "rank 1 of 2 on host3\n"}, ends

@@ -24,7 +24,7 @@ std::span<const Check> all_checks(bool is_deep) {
       {"rdma", check_rdma},
       {"gpus", check_gpus},
       {"driver", check_driver},
-      {"gpu-health", check_gpu_health, Grade::fail},
+      {"gpu-health", check_gpu_health, Grade::warn},
       {"pci-links", check_pci_links},
       {"gpu-links", check_gpu_links},
       {"peer-access", check_peer_access},

@@ -27,7 +27,7 @@ std::string reason() {
 }  // namespace
 
 bool write_file(const std::string& path, std::string_view text) {
-  const base::UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  const base::UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   return file && write_all(file.get(), text, std::chrono::milliseconds(0));
 }
 

@@ -15,7 +15,8 @@ namespace ddp::launcher {
 // Writes all of `text`, or returns false with the reason in errno. `patience` is the time for which a reader may accept
 // nothing.
 bool write_all(int fd, std::string_view text, std::chrono::milliseconds patience);
-// Makes or replaces a small file that only this user can read. Returns false, with the reason in errno, if that fails.
+// Makes a small file that only this user can read. Returns false, with the reason in errno, if that fails, also if there
+// is one of this name.
 bool write_file(const std::string& path, std::string_view text);
 
 // Returns a failure such as "cannot write --summary=x: No space left on device.", from errno.

@@ -26,7 +26,6 @@ namespace fs = std::filesystem;
 // The kernel doubles the pause each time, from 0.2 s on, so this is some seconds.
 constexpr int kSentAgain = 4;
 constexpr std::string_view kEstablished = "01";
-constexpr std::string_view kConnecting = "02";
 
 std::optional<std::uint64_t> hexadecimal(std::string_view text) {
   std::uint64_t number = 0;
@@ -65,17 +64,16 @@ std::optional<net::Endpoint> read_endpoint(std::string_view text, bool is_v6) {
   return net::to_endpoint(address);
 }
 
-// Returns the processes in the group of this one, which is the first of its group.
-std::vector<pid_t> processes_of(pid_t worker) {
-  std::vector<pid_t> pids;
+// Returns the processes by their groups.
+std::map<pid_t, std::vector<pid_t>> processes_by_group() {
+  std::map<pid_t, std::vector<pid_t>> groups;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator("/proc", ignored)) {
     const auto pid = base::parse_integer(entry.path().filename().string(), 1, INT32_MAX);
-    if (!pid) continue;
-    const auto stat = base::read_process_stat(static_cast<pid_t>(*pid));
-    if (stat && stat->group == worker) pids.push_back(static_cast<pid_t>(*pid));
+    const auto stat = pid ? base::read_process_stat(static_cast<pid_t>(*pid)) : std::nullopt;
+    if (stat) groups[stat->group].push_back(static_cast<pid_t>(*pid));
   }
-  return pids;
+  return groups;
 }
 
 // Returns the inodes of the sockets that a process has open.
@@ -126,7 +124,7 @@ std::vector<TcpRow> read_tcp_rows(std::string_view text, bool is_v6) {
   base::take_line(text);  // the names of the columns
   while (!text.empty()) {
     const std::vector<std::string> fields = base::words(base::take_line(text));
-    if (fields.size() < kFields || (fields[3] != kEstablished && fields[3] != kConnecting)) continue;
+    if (fields.size() < kFields || fields[3] != kEstablished) continue;
     const auto own = read_endpoint(fields[1], is_v6);
     const auto other = read_endpoint(fields[2], is_v6);
     const auto unsent = hexadecimal(fields[4].substr(0, fields[4].find(':')));
@@ -142,24 +140,26 @@ std::vector<TcpRow> read_tcp_rows(std::string_view text, bool is_v6) {
 EvidenceSource ask_connections(std::span<const std::pair<int, pid_t>> workers, net::Deadline deadline) {
   EvidenceSource source{"connections", {}, {}, {}};
   std::map<std::pair<net::IpAddress, net::IpAddress>, Way> ways;
+  const auto groups = processes_by_group();
   for (const auto& [rank, worker] : workers) {
-    for (const pid_t pid : processes_of(worker)) {
-      if (std::chrono::steady_clock::now() > deadline) break;
-      const std::string folder = "/proc/" + std::to_string(pid) + "/net/";
-      std::vector<TcpRow> rows = read_tcp_rows(base::read_file(folder + "tcp"), false);
-      const std::vector<TcpRow> v6 = read_tcp_rows(base::read_file(folder + "tcp6"), true);
-      rows.insert(rows.end(), v6.begin(), v6.end());
-      std::erase_if(rows, [](const TcpRow& row) { return row.sent_again < kSentAgain; });
-      if (rows.empty()) continue;
-      const std::set<std::uint64_t> sockets = sockets_of(pid);
-      for (const TcpRow& row : rows) {
-        if (!sockets.contains(row.inode)) continue;
-        Way& way = ways[{row.own.address, row.other.address}];
-        way.ranks.insert(rank);
-        ++way.connections;
-        way.unacknowledged += row.unacknowledged;
-        way.sent_again = std::max(way.sent_again, row.sent_again);
-      }
+    const auto group = groups.find(worker);
+    if (group == groups.end() || std::chrono::steady_clock::now() > deadline) continue;
+    const std::string folder = "/proc/" + std::to_string(worker) + "/net/";
+    std::vector<TcpRow> rows = read_tcp_rows(base::read_file(folder + "tcp"), false);
+    const std::vector<TcpRow> v6 = read_tcp_rows(base::read_file(folder + "tcp6"), true);
+    rows.insert(rows.end(), v6.begin(), v6.end());
+    std::erase_if(rows, [](const TcpRow& row) { return row.sent_again < kSentAgain; });
+    if (rows.empty()) continue;
+    // Processes that a worker has forked have its sockets as well.
+    std::set<std::uint64_t> sockets;
+    for (const pid_t pid : group->second) sockets.merge(sockets_of(pid));
+    for (const TcpRow& row : rows) {
+      if (!sockets.contains(row.inode)) continue;
+      Way& way = ways[{row.own.address, row.other.address}];
+      way.ranks.insert(rank);
+      ++way.connections;
+      way.unacknowledged += row.unacknowledged;
+      way.sent_again = std::max(way.sent_again, row.sent_again);
     }
   }
   for (const auto& [addresses, way] : ways) {

@@ -24,7 +24,7 @@ struct TcpRow {
   std::uint64_t inode = 0;           // of the socket
 };
 
-// Returns the established connections, and those that are being established, of such a text. `is_v6` is for tcp6.
+// Returns the established connections of such a text. `is_v6` is for tcp6.
 std::vector<TcpRow> read_tcp_rows(std::string_view text, bool is_v6);
 
 // Returns the connections of these workers that are stuck: one line for each pair of addresses. `workers` are ranks and

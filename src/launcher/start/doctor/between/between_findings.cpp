@@ -71,8 +71,9 @@ const NodeAddress* address_of(const JobRecord& job, int node) {
 }
 
 Reach worst_of(const Path& path) {
+  // Only the first node needs the endpoint's port.
   const auto closed = std::ranges::find_if(path.ports, [](Reach reach) { return reach != Reach::open; });
-  return closed == path.ports.end() ? path.endpoint_port : *closed;
+  return closed == path.ports.end() ? Reach::open : *closed;
 }
 
 // Returns how many datagrams of `from` have arrived at `to`, or std::nullopt if that is unknown.
@@ -122,12 +123,14 @@ Trouble trouble_of(const JobRecord& job, int from, const Path& path) {
 
 // Of the port checks, these say that a firewall or a route is wrong.
 std::string firewall_remedy(const JobRecord& job) {
-  std::string addresses;
-  for (const NodeAddress& each : job.addresses) addresses += (addresses.empty() ? "" : ",") + each.address;
-  return "let the nodes reach each other on all ports, since NCCL and Gloo choose any. On each node: sudo iptables -I "
-         "INPUT "
-         "-s " +
-         addresses + " -j ACCEPT. In a cloud: a rule of the security group that allows all traffic within the group";
+  constexpr std::size_t kMostAddresses = 8;
+  std::vector<std::string> addresses;
+  for (const NodeAddress& each : job.addresses) addresses.push_back(each.address);
+  const bool is_v6 = !addresses.empty() && addresses.front().find(':') != std::string::npos;
+  const std::string list = addresses.size() <= kMostAddresses ? base::join(addresses, ",") : "ADDRESSES_OF_THE_NODES";
+  return "let the nodes reach each other on all ports, since NCCL and Gloo choose any. On each node: sudo " +
+         std::string(is_v6 ? "ip6tables" : "iptables") + " -I INPUT -s " + list +
+         " -j ACCEPT. In a cloud: a rule of the security group that allows all traffic within the group";
 }
 
 struct TroubleText {
@@ -145,9 +148,10 @@ constexpr TroubleText kTroubles[] = {
      "a firewall, a route back, or reverse path filtering is wrong: compare ip route get {address} on {from} with the "
      "routes of {to}, and look at sysctl net.ipv4.conf.all.rp_filter"},
     {Trouble::cut, "reach", "nothing arrives, in either direction", nullptr},
-    {Trouble::unreachable, "reach", "{address}: {why}",
-     "ip route get {address}, on {from}. If the nodes have another common network, name its address with --local-addr "
-     "and --rdzv-endpoint"},
+    {Trouble::unreachable, "reach", "{address}: {why}. A route is missing, or a firewall rejects packets",
+     "ip route get {address}, on {from}, and the firewall of {to} (firewall-cmd --list-all, iptables -S). If the nodes "
+     "have "
+     "another common network, name its address with --local-addr and --rdzv-endpoint"},
     {Trouble::foreign, "reach", "something else answers at {address}: {why}",
      "look whether two hosts have this address (arping -D {address}), or a proxy is between them"},
     {Trouble::silent, "reach", "{address} accepts connections, and no answer arrives",
@@ -156,9 +160,9 @@ constexpr TroubleText kTroubles[] = {
      "of {to}, only the port at which the nodes meet is open. A firewall drops packets to all others", nullptr},
     {Trouble::large_lost, "packets",
      "large packets never arrive, small ones do. A device on the way has a smaller MTU and does not say so",
-     "ping -M do -s 1472 {address}, on {from}. Set a smaller MTU on all nodes (sudo ip link set dev INTERFACE mtu "
-     "1400), or "
-     "let ICMP pass"},
+     "find the largest SIZE that arrives: ping -M do -s SIZE {address}, on {from}. Give all nodes the MTU SIZE + 28 "
+     "(ip link "
+     "set dev INTERFACE mtu), let the switches carry that of the nodes, or let ICMP pass"},
     {Trouble::many_lost, "packets", "256 KiB at once do not arrive, although the connection is made",
      "the way loses packets, or a firewall cuts connections: look at nstat -az TcpRetransSegs on both"},
 };

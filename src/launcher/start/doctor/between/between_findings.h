@@ -9,7 +9,8 @@
 namespace ddp::launcher::doctor {
 
 // Returns a finding for each check, in the order in which they are shown: answers, reach, packets, clocks, names,
-// speed, differences. Checkpoints are in between if a directory is named. `expected` is the number of nodes that take part.
+// speed, differences. Checkpoints are in between if a directory is named. `expected` is the number of nodes that take
+// part.
 Findings findings_between(const JobRecord& job, int expected);
 
 // A value that differs, and the nodes that have it.

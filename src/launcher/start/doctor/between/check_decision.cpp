@@ -75,7 +75,8 @@ HangFindings explain_hang(const NodeResult& result) {
 }
 
 CheckDecision decide_on_check(const NodeResult& result, const NodesPlan& nodes) {
-  CheckDecision decision{true, nodes, {}};
+  CheckDecision decision;
+  decision.nodes = nodes;
   const auto say = [&](LogLevel level, const std::vector<std::string>& lines) {
     for (const std::string& line : lines) decision.lines.push_back({level, LogSource::launcher, line});
   };
@@ -106,6 +107,7 @@ CheckDecision decide_on_check(const NodeResult& result, const NodesPlan& nodes) 
     return decision;
   }
   decision.starts = !is_bad;
+  decision.is_left_out = is_bad;
   if (is_bad) {
     say(LogLevel::error, {"this node is left out of the job, because it fails a check. The job starts on the other " +
                           base::counted(good, "node")});

@@ -19,7 +19,8 @@ namespace {
 constexpr std::string_view kCompared[] = {"NCCL_", "GLOO_", "TORCH_NCCL_", "UCX_", "FI_"};
 // These name devices of one node, or files.
 constexpr std::string_view kOwn[] = {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_IB_HCA",   "NCCL_HOSTID",
-                                     "NCCL_TOPO_FILE",     "NCCL_CONF_FILE",     "NCCL_RAS_ADDR", "NCCL_DEBUG_FILE"};
+                                     "NCCL_TOPO_FILE",     "UCX_NET_DEVICES",    "UCX_TLS",       "FI_TCP_IFACE",
+                                     "FI_VERBS_IFACE",     "NCCL_CONF_FILE",     "NCCL_RAS_ADDR", "NCCL_DEBUG_FILE"};
 
 std::string gpus_of(const Node& node) {
   std::map<std::string, int> models;

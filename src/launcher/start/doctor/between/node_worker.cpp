@@ -3,7 +3,9 @@
 #include <ddp/error.h>
 #include <ddp/store.h>
 
+#include <ifaddrs.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -16,8 +18,10 @@
 #include <cstring>
 #include <exception>
 #include <future>
+#include <memory>
 #include <optional>
 #include <stdexcept>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -44,11 +48,13 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kProbing = 20s;       // the longest time that a node needs for the ways to others
+constexpr auto kArriving = 20s;      // between the first and the last node that begins
+constexpr auto kProbing = 20s;       // the longest time that a node takes for the ways to others
 constexpr auto kMeasuring = 10s;     // the same for its speed with one other node
 constexpr auto kResolving = 3s;      // for the names of all other nodes
-constexpr std::size_t kAtOnce = 16;  // ways that a node probes at once
+constexpr std::size_t kAtOnce = 64;  // ways that a node probes at once
 constexpr int kDatagrams = 50;
+constexpr int kJudgedNodes = 16;
 constexpr auto kDatagramPause = 4ms;
 constexpr int kMostNamedNodes = 64;  // of more nodes, no names are resolved: it would be a storm of questions
 
@@ -123,20 +129,20 @@ class Exchange {
   const Identity identity_;
 };
 
-// Probes the ways to all other nodes. The next node comes first, so that not all probe the same one at once.
-std::vector<Path> probe_paths(const std::vector<NodeAddress>& nodes, int own, std::uint64_t key) {
-  std::vector<NodeAddress> others;
-  for (const NodeAddress& node : nodes) {
-    if (node.node != own) others.push_back(node);
-  }
+// Probes the ways to these nodes, many at once, the nearest number above its own first, so that not all probe the same
+// node. What is not finished in time is left out.
+std::vector<Path> probe_paths(std::vector<NodeAddress> others, int own, std::uint64_t key) {
   std::ranges::rotate(others, std::ranges::find_if(others, [&](const NodeAddress& node) { return node.node > own; }));
+  const auto until = Clock::now() + kProbing;
   std::vector<Path> paths;
-  for (std::size_t first = 0; first < others.size(); first += kAtOnce) {
+  for (std::size_t first = 0; first < others.size() && Clock::now() < until; first += kAtOnce) {
     std::vector<std::future<Path>> probes;
     for (std::size_t i = first; i < std::min(first + kAtOnce, others.size()); ++i) {
       probes.push_back(base::on_side_thread([to = others[i], own, key] { return probe_path(to, own, key); }));
     }
-    for (auto& probe : probes) paths.push_back(probe.get());
+    for (auto& probe : probes) {
+      if (probe.wait_until(until) == std::future_status::ready) paths.push_back(probe.get());
+    }
   }
   std::ranges::sort(paths, {}, &Path::to);
   return paths;
@@ -174,71 +180,133 @@ bool appears(const std::string& file) {
   return false;
 }
 
+// Returns the address of the first interface of such a list that this node has, or "". NCCL takes prefixes of names,
+// and "=" before a name; what a list leaves out ("^") says nothing here.
+std::string address_of_interface(const std::string& list) {
+  ifaddrs* found = nullptr;
+  if (list.empty() || list.starts_with('^') || ::getifaddrs(&found) != 0) return "";
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(found, &::freeifaddrs);
+  for (const std::string& each : base::split(list.starts_with('=') ? list.substr(1) : list, ',')) {
+    const std::string name = each.substr(0, each.find(':'));
+    for (const ifaddrs* one = found; one != nullptr && !name.empty(); one = one->ifa_next) {
+      const bool is_taken = std::string_view(one->ifa_name).starts_with(name);
+      if (!is_taken || one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
+      sockaddr_storage address{};
+      std::memcpy(&address, one->ifa_addr, sizeof(sockaddr_in));
+      if (const auto endpoint = net::to_endpoint(address)) return endpoint->address.text();
+    }
+  }
+  return "";
+}
+
+// What the first node says to all when it knows where they are.
+struct Beginning {
+  std::vector<NodeAddress> addresses;
+  bool is_kept = false;
+};
+BOOST_DESCRIBE_STRUCT(Beginning, (), (addresses, is_kept))
+
+// The first node leads: it says when all begin, which pairs measure, and what came out. So all have the same result,
+// whatever each of them has heard in time.
 class NodeWorker {
  public:
-  NodeWorker(NodeFindings findings, const Identity& identity) : findings_(std::move(findings)), identity_(identity) {}
+  NodeWorker(NodeFindings findings, const Identity& identity)
+      : findings_(std::move(findings)),
+        identity_(identity),
+        exchange_(connect_tcp_store({.host = identity_.host,
+                                     .port = identity_.port,
+                                     .timeout = kProbing,
+                                     .rank = identity_.node,
+                                     .world_size = identity_.nodes}),
+                  identity_) {
+    findings_.node = identity_.node;
+  }
 
   NodeResult run() {
-    const auto all_are_here = Clock::now() + kProbing;
-    const auto store = connect_tcp_store({.host = identity_.host,
-                                          .port = identity_.port,
-                                          .timeout = kProbing,
-                                          .rank = identity_.node,
-                                          .world_size = identity_.nodes});
-    Exchange exchange(store, identity_);
-    if (identity_.node == 0) exchange.tell("key", base::random64());
-    const std::uint64_t key = exchange.hear_one<std::uint64_t>("key", 0, all_are_here).value_or(0);
-
-    const auto own = net::own_address_towards(identity_.host);
-    NodeAddress address{.node = identity_.node,
-                        .host = base::host_name(),
-                        .address = own ? own->text() : identity_.host,
-                        .ports = {},
-                        .endpoint_port = identity_.port,
-                        .datagram_port = 0};
-    auto server = ProbeServer::open(address, key);
-    if (!server) throw std::runtime_error(server.error().message);
-    address = server.value()->address();
-    exchange.tell("address", address);
-    findings_.node = identity_.node;
-    findings_.facts.push_back({"MTU", own ? mtu_of(net::interface_of(*own)) : "", true});
-    exchange.tell("findings", findings_);
-    NodeResult result{identity_.node, identity_.nodes, {}, base::hex64(key)};
+    if (leads()) exchange_.tell("key", base::random64());
+    key_ = of_first<std::uint64_t>("key", kArriving);
+    const auto server = open_server();
+    exchange_.tell("address", server->address());
+    exchange_.tell("findings", findings_);
+    NodeResult result{identity_.node, identity_.nodes, {}, base::hex64(key_)};
     JobRecord& job = result.job;
-    job.addresses = exchange.hear<NodeAddress>("address", all_are_here);
-    job.findings = exchange.hear<NodeFindings>("findings", all_are_here);
-    job.datagrams_sent = kDatagrams;
-    const auto has_same = [&](const NodeFindings& each) { return !each.kept.empty() && each.kept == findings_.kept; };
-    result.is_kept = std::ssize(job.findings) == identity_.nodes && std::ranges::all_of(job.findings, has_same);
+    if (leads()) {
+      const auto until = Clock::now() + kArriving;
+      job.addresses = exchange_.hear<NodeAddress>("address", until);
+      job.findings = exchange_.hear<NodeFindings>("findings", until);
+      job.datagrams_sent = datagrams();
+      exchange_.tell("beginning", Beginning{job.addresses, are_kept(job.findings)});
+    }
+    const auto beginning = of_first<Beginning>("beginning", 2 * kArriving);
+    result.is_kept = beginning.is_kept;
     if (result.is_kept) return result;
 
-    NodePaths own_paths{identity_.node, probe(job.addresses, key, *server.value()), true};
-    const std::string marker = findings_.folder + "/.ddplaunch-doctor-" + base::hex64(key);
-    own_paths.shares_folder = shares_folder(exchange, marker, all_are_here);
-    exchange.tell("sent", true);
-    const auto all_have_probed = Clock::now() + kProbing;
-    exchange.hear<bool>("sent", all_have_probed);
-    std::this_thread::sleep_for(100ms);  // for the last datagrams
-    for (auto& [node, count] : server.value()->datagrams()) {
-      const auto path = std::ranges::find(own_paths.paths, node, &Path::to);
-      if (path != own_paths.paths.end()) path->datagrams = count;
+    NodePaths own{identity_.node, probe(beginning.addresses, *server), true};
+    own.shares_folder = shares_folder();
+    exchange_.tell("sent", true);
+    if (leads()) {
+      exchange_.hear<bool>("sent", Clock::now() + kProbing);
+      std::this_thread::sleep_for(100ms);  // for the last datagrams
+      exchange_.tell("all-sent", true);
     }
-    exchange.tell("paths", own_paths);
-    job.paths = exchange.hear<NodePaths>("paths", all_have_probed + 1s);
-    measure(exchange, job, key);
-    // The server must answer, and the file must stay, until all have asked.
-    exchange.tell("end", true);
-    exchange.hear<bool>("end", Clock::now() + kMeasuring);
-    if (has_marker_) on_file_system([marker] { return ::unlink(marker.c_str()) == 0; });
+    of_first<bool>("all-sent", 2 * kProbing);
+    for (const auto& [node, count] : server->datagrams()) {
+      const auto path = std::ranges::find(own.paths, node, &Path::to);
+      if (path != own.paths.end()) path->datagrams = count;
+    }
+    exchange_.tell("paths", own);
+    if (leads()) job.paths = exchange_.hear<NodePaths>("paths", Clock::now() + kMeasuring);
+    measure(beginning.addresses, job);
+    if (leads()) exchange_.tell("record", job);
+    job = of_first<JobRecord>("record", kProbing);
+    // A file stays until all have looked for it.
+    if (has_marker_) on_file_system([marker = marker()] { return ::unlink(marker.c_str()) == 0; });
     return result;
   }
 
  private:
-  std::vector<Path> probe(const std::vector<NodeAddress>& nodes, std::uint64_t key, const ProbeServer& server) const {
-    auto probes = base::on_side_thread([nodes, own = identity_.node, key] { return probe_paths(nodes, own, key); });
+  bool leads() const { return identity_.node == 0; }
+  // Few nodes can judge the loss of packets. Many would lose them because all send to one at once.
+  int datagrams() const { return identity_.nodes <= kJudgedNodes ? kDatagrams : kDatagrams / 5; }
+
+  // Returns what the first node tells. All nodes fail without it, so that none goes on alone.
+  template <typename T>
+  T of_first(const std::string& what, std::chrono::seconds limit) {
+    if (auto value = exchange_.hear_one<T>(what, 0, Clock::now() + limit)) return std::move(*value);
+    throw std::runtime_error("the first node has not answered within " + base::human_duration(limit) + " (" + what +
+                             ")");
+  }
+
+  bool are_kept(const std::vector<NodeFindings>& findings) const {
+    const auto has_same = [&](const NodeFindings& each) { return !each.kept.empty() && each.kept == findings_.kept; };
+    return std::ssize(findings) == identity_.nodes && std::ranges::all_of(findings, has_same);
+  }
+
+  std::unique_ptr<ProbeServer> open_server() {
+    const auto own = net::own_address_towards(identity_.host);
+    const std::string of_interface = address_of_interface(findings_.interfaces);
+    const std::string address = !of_interface.empty() ? of_interface : own ? own->text() : identity_.host;
+    auto server = ProbeServer::open({.node = identity_.node,
+                                     .host = base::host_name(),
+                                     .address = address,
+                                     .ports = {},
+                                     .endpoint_port = identity_.port,
+                                     .datagram_port = 0},
+                                    key_);
+    if (!server) throw std::runtime_error(server.error().message);
+    const auto used = net::own_address_towards(address);
+    findings_.facts.push_back({"MTU", used ? mtu_of(net::interface_of(*used)) : "", true});
+    return std::move(server).value();
+  }
+
+  std::vector<Path> probe(const std::vector<NodeAddress>& nodes, const ProbeServer& server) const {
     std::vector<NodeAddress> others = nodes;
     std::erase_if(others, [&](const NodeAddress& each) { return each.node == identity_.node; });
-    for (int i = 0; i < kDatagrams; ++i) {
+    auto probes =
+        base::on_side_thread([others, own = identity_.node, key = key_] { return probe_paths(others, own, key); });
+    std::ranges::rotate(
+        others, std::ranges::find_if(others, [&](const NodeAddress& node) { return node.node > identity_.node; }));
+    for (int i = 0; i < datagrams(); ++i) {
       server.send_datagrams(others);
       std::this_thread::sleep_for(kDatagramPause);
     }
@@ -247,45 +315,67 @@ class NodeWorker {
     return paths;
   }
 
-  // The first node makes a file in the folder of the checkpoints, and the others look for it. Returns false if this node
-  // does not see it. If it could not be made, or nothing is known in time, nothing is wrong here.
-  bool shares_folder(Exchange& exchange, const std::string& marker, Clock::time_point until) {
-    if (findings_.folder.empty()) return true;
-    if (identity_.node == 0) {
-      has_marker_ = on_file_system([marker] { return write_file(marker, ""); }).value_or(false);
-      exchange.tell("marker", has_marker_);
-      return true;
-    }
-    if (!exchange.hear_one<bool>("marker", 0, until).value_or(false)) return true;
-    return on_file_system([marker] { return appears(marker); }).value_or(true);
+  // Its name does not tell the key.
+  std::string marker() const {
+    return findings_.folder + "/.ddplaunch-doctor-" + base::hex64(key_ * 0x9e3779b97f4a7c15ULL);
   }
 
-  // Measures the speed of this node with a partner, in two rounds. The first of a pair does it.
-  void measure(Exchange& exchange, JobRecord& job, std::uint64_t key) const {
-    std::vector<int> nodes;
-    for (const NodePaths& each : job.paths) nodes.push_back(each.node);
+  // The first node makes a file in the folder of the checkpoints, and the others look for it. Returns false if this
+  // node does not see it. If it could not be made, nothing is wrong here.
+  bool shares_folder() {
+    if (findings_.folder.empty()) return true;
+    if (leads()) {
+      has_marker_ = on_file_system([marker = marker()] { return write_file(marker, ""); }).value_or(false);
+      exchange_.tell("marker", has_marker_);
+      return true;
+    }
+    if (!exchange_.hear_one<bool>("marker", 0, Clock::now() + kMeasuring).value_or(false)) return true;
+    return on_file_system([marker = marker()] { return appears(marker); }).value_or(true);
+  }
+
+  // The first node chooses pairs in two rounds, from the nodes whose ways are sound. The first of a pair measures.
+  void measure(const std::vector<NodeAddress>& addresses, JobRecord& job) {
     for (const bool is_first : {true, false}) {
-      const std::string round = is_first ? "speed-1" : "speed-2";
-      if (!is_first && nodes.size() < 3) return;
-      const std::vector<NodePair> pairs = is_first ? first_pairs(nodes) : second_pairs(nodes, job.speeds);
-      std::vector<Speed> measured;
-      const auto own = std::ranges::find(pairs, identity_.node, &NodePair::first);
-      if (own != pairs.end()) {
-        const auto to = std::ranges::find(job.addresses, own->second, &NodeAddress::node);
-        const std::vector<Path>& paths = std::ranges::find(job.paths, identity_.node, &NodePaths::node)->paths;
-        const bool is_sound = std::ranges::find(paths, own->second, &Path::to)->large == Flow::arrives;
-        const auto speed = is_sound ? measure_speed(*to, identity_.node, key) : std::nullopt;
-        if (speed) measured.push_back(*speed);
+      const std::string round = is_first ? "1" : "2";
+      std::vector<NodePair> pairs;
+      if (leads()) {
+        std::vector<int> nodes;
+        for (const NodePaths& each : job.paths) nodes.push_back(each.node);
+        if (is_first || nodes.size() > 2) pairs = is_first ? first_pairs(nodes) : second_pairs(nodes, job.speeds);
+        std::erase_if(pairs, [&](const NodePair& pair) { return !is_sound(job, pair); });
+        exchange_.tell("pairs-" + round, pairs);
+      } else {
+        pairs = of_first<std::vector<NodePair>>("pairs-" + round, kProbing);
       }
-      exchange.tell(round, measured);
-      for (const std::vector<Speed>& of_node : exchange.hear<std::vector<Speed>>(round, Clock::now() + kMeasuring)) {
-        job.speeds.insert(job.speeds.end(), of_node.begin(), of_node.end());
+      if (const auto own = std::ranges::find(pairs, identity_.node, &NodePair::first); own != pairs.end()) {
+        const auto to = std::ranges::find(addresses, own->second, &NodeAddress::node);
+        std::vector<Speed> measured;
+        if (to != addresses.end()) {
+          if (const auto speed = measure_speed(*to, identity_.node, key_)) measured.push_back(*speed);
+        }
+        exchange_.tell("speed-" + round, measured);
+      }
+      if (!leads()) continue;
+      const auto until = Clock::now() + kMeasuring;
+      for (const NodePair& pair : pairs) {
+        const auto of_pair = exchange_.hear_one<std::vector<Speed>>("speed-" + round, pair.first, until);
+        if (of_pair) job.speeds.insert(job.speeds.end(), of_pair->begin(), of_pair->end());
       }
     }
+  }
+
+  static bool is_sound(const JobRecord& job, const NodePair& pair) {
+    const auto of_node = std::ranges::find(job.paths, pair.first, &NodePaths::node);
+    if (of_node == job.paths.end()) return false;
+    const auto path = std::ranges::find(of_node->paths, pair.second, &Path::to);
+    return path != of_node->paths.end() && path->large == Flow::arrives && !path->ports.empty() &&
+           path->ports.front() == Reach::open;
   }
 
   NodeFindings findings_;
   const Identity identity_;
+  Exchange exchange_;
+  std::uint64_t key_ = 0;
   bool has_marker_ = false;  // this node has made a file in the folder of the checkpoints
 };
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <future>
 #include <span>
+#include <thread>
 #include <utility>
 
 #include "base/side_thread.h"
@@ -65,7 +66,7 @@ struct Tried {
   std::string why;
 };
 
-Tried try_port(const std::string& address, std::uint16_t port, int node, int own, std::uint64_t key) {
+Tried try_once(const std::string& address, std::uint16_t port, int node, int own, std::uint64_t key) {
   using Kind = net::SocketFailure::Kind;
   auto fd = net::connect_tcp(address, port, Clock::now() + kConnect);
   if (!fd) {
@@ -85,14 +86,23 @@ Tried try_port(const std::string& address, std::uint16_t port, int node, int own
   return {is_it ? Reach::open : Reach::foreign, got ? "another program answers" : got.error().message};
 }
 
+// A node without room for another thread closes the connection.
+Tried try_port(const std::string& address, std::uint16_t port, int node, int own, std::uint64_t key) {
+  Tried tried = try_once(address, port, node, own, key);
+  if (tried.reach != Reach::foreign) return tried;
+  std::this_thread::sleep_for(500ms);
+  return try_once(address, port, node, own, key);
+}
+
 // Asks often, and sets the median time of an answer and how much the other clock is ahead in the fastest one.
 void compare_clocks(const Connection& connection, Path& path) {
   std::vector<double> times;
+  const auto until = Clock::now() + kAnswer;
   for (int i = 0; i < kEchoes; ++i) {
     const auto unix_before = std::chrono::system_clock::now().time_since_epoch();
     const auto before = Clock::now();
-    if (!connection.ask(Ask::echo, 0, before + kAnswer)) return;
-    const auto said = connection.answer(before + kAnswer);
+    if (!connection.ask(Ask::echo, 0, until)) return;
+    const auto said = connection.answer(until);
     if (!said) return;
     const std::chrono::duration<double> took = Clock::now() - before;
     const std::chrono::duration<double> there = std::chrono::nanoseconds(said->unix_ns) - (unix_before + took / 2);

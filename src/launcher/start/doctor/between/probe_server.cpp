@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
+#include <exception>
 #include <utility>
 
 #include "net/address.h"
@@ -120,6 +120,8 @@ base::Result<std::unique_ptr<ProbeServer>> ProbeServer::open(const NodeAddress& 
     if (!listener) address.endpoint_port = 0;
   }
   std::tie(server->datagrams_, address.datagram_port) = open_datagrams(own.address);
+  const int room = 4 << 20;  // for the datagrams of many nodes
+  ::setsockopt(server->datagrams_.get(), SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
   server->end_ = base::UniqueFd(::eventfd(0, EFD_CLOEXEC));
   server->thread_ = std::thread([raw = server.get()] { raw->serve(); });
   return server;
@@ -171,7 +173,7 @@ void ProbeServer::serve() {
       if (!fd) continue;
       try {
         std::thread([visit = std::make_shared<Visit>(std::move(fd), key_, address_.node)] { visit->serve(); }).detach();
-      } catch (const std::system_error&) {
+      } catch (const std::exception&) {
         // The other node sees that the connection is closed, and tries again.
       }
     }

@@ -41,7 +41,8 @@ struct NodeFindings {
   int gpus = 0;
   Findings findings;
   std::vector<Fact> facts;
-  std::string folder;  // of the checkpoints; empty if none is named
+  std::string folder;      // of the checkpoints; empty if none is named
+  std::string interfaces;  // that the ranks are to use, as NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME names them
   std::string kept;  // NodeResult::id of an earlier check of this allocation, which stands for this one; may be empty
 
   friend bool operator==(const NodeFindings&, const NodeFindings&) = default;
@@ -112,7 +113,7 @@ struct JobRecord {
 
 BOOST_DESCRIBE_STRUCT(NodeAddress, (), (node, host, address, ports, endpoint_port, datagram_port))
 BOOST_DESCRIBE_STRUCT(Fact, (), (name, value, matters))
-BOOST_DESCRIBE_STRUCT(NodeFindings, (), (node, host, workers, gpus, findings, facts, folder, kept))
+BOOST_DESCRIBE_STRUCT(NodeFindings, (), (node, host, workers, gpus, findings, facts, folder, interfaces, kept))
 BOOST_DESCRIBE_STRUCT(Path, (),
                       (to, ports, endpoint_port, why, large, small, datagrams, round_trip_us, clock_ahead_s,
                        name_means))

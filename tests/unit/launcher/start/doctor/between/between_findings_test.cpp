@@ -65,7 +65,13 @@ TEST_CASE("the doctor names the ways on which ports are closed") {
                                            "drops packets to all others"));
   job = healthy_job(3);
   set_ports(job, 1, 0, Reach::unreachable, Reach::unreachable);
-  CHECK(trouble(job) == "FAIL reach: node 1 (b) → node 0 (a): 10.0.0.1: No route to host");
+  CHECK(trouble(job) ==
+        "FAIL reach: node 1 (b) → node 0 (a): 10.0.0.1: No route to host. A route is missing, or a "
+        "firewall rejects packets");
+  // Only the first node needs the port at which the nodes meet.
+  job = healthy_job(3);
+  path_of(job, 0, 1).endpoint_port = Reach::refused;
+  CHECK(troubles(job).empty());
 
   job = healthy_job(3);
   path_of(job, 1, 0).ports[1] = Reach::foreign;
