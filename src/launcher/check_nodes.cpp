@@ -43,6 +43,7 @@ Options options_of_check(const Options& job) {
   options.command = {our_program("ddplaunch"), "on-node"};
   options.device_visibility = DeviceVisibility::all;
   options.hang_timeout = 0ms;
+  options.exit_timeout = 30s;  // a worker that is stopped must not keep the others
   options.log_dir = "/dev/null";
   options.ending_signals = job.ending_signals;
   // The user should know for which nodes this one waits.
