@@ -91,6 +91,10 @@ struct Reader {
       result.settings.push_back({&option, !option.is_flag() ? "" : negated ? "0" : "1", typed});
       return std::nullopt;
     }
+    if (!value && !option.implied.empty()) {
+      const bool follows = at < words.size() && std::ranges::find(option.choices, words[at]) != option.choices.end();
+      value = follows ? words[at++] : option.implied;
+    }
     if (!value) {
       const std::string example = typed + (typed[1] == '-' ? "=" : " ");
       if (at == words.size()) return typed + " needs a value: " + example + option.value_name + ".";

@@ -6,6 +6,11 @@
 namespace ddp::launcher {
 namespace {
 
+// Returns what follows the name: " HOW", or "[=HOW]" if it may be left out.
+std::string value_of(const OptionInfo& option) {
+  return option.implied.empty() ? " " + option.value_name : "[=" + option.value_name + "]";
+}
+
 constexpr std::size_t kWidth = 80;
 constexpr std::size_t kHelpColumn = 32;
 
@@ -57,7 +62,7 @@ std::string option_section(const OptionInfo& option, const std::string& prefix) 
   std::vector<std::string> names;
   for (const std::string& name : option.names) {
     const bool is_bare = option.is_flag() || option.is_negation(name);
-    names.push_back("`--" + name + (is_bare ? "" : " " + option.value_name) + "`");
+    names.push_back("`--" + name + (is_bare ? "" : value_of(option)) + "`");
   }
   if (!option.short_name.empty()) names.insert(names.begin(), "`-" + option.short_name + "`");
   std::string help = option.help;
@@ -96,7 +101,7 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
 std::string option_synopsis(const OptionInfo& option) {
   std::vector<std::string> names;
   for (const std::string& name : option.names) {
-    names.push_back("--" + name + (option.is_flag() || option.is_negation(name) ? "" : " " + option.value_name));
+    names.push_back("--" + name + (option.is_flag() || option.is_negation(name) ? "" : value_of(option)));
   }
   return (option.short_name.empty() ? "    " : "-" + option.short_name + ", ") + base::join(names, ", ");
 }

@@ -177,9 +177,11 @@ Take absolute_path(std::string& target) {
 
 void supervision(OptionSet& c, Options& o) {
   c.group("Supervision");
-  c.choice_of<Check>("--check", "HOW", o.check,
-                     "Check all nodes before the first worker starts, as ddplaunch doctor does, also with its --deep "
-                     "(deep). A node that fails is left out if --nnodes=MIN:MAX allows it. [default: off]");
+  c.implies(c.choice_of<Check>("--check", "HOW", o.check,
+                               "Check all nodes before the first worker starts, as ddplaunch doctor does (quick, if "
+                               "no value is given), or with its --deep (deep). A node that fails is left out if "
+                               "--nnodes=MIN:MAX allows it. [default: off]"),
+            "quick");
   c.value("--max-restarts", "N", integer(o.max_restarts, 0, kMost),
           "Restart all workers up to this many times after a failure. [default: 0]");
   c.value(

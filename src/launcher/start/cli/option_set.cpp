@@ -102,6 +102,10 @@ CLI::Option* OptionSet::choice(const std::string& names, const std::string& valu
   return value(names, value_name + ":{" + base::join(known, ",") + "}", take_known, help);
 }
 
+void OptionSet::implies(CLI::Option* option, const char* value) {
+  option->default_str(value);
+}
+
 void OptionSet::program(std::size_t count, std::vector<std::string>& target) {
   if (count == 0) return;
   // The number of words is fixed: with any number, CLI11 splits a word such as "[a,b]". For the same reason, the words
@@ -128,6 +132,7 @@ const OptionList& OptionSet::options() {
       if (info.choices_are_examples) info.choices.pop_back();
       info.value_name.resize(brace);
     }
+    info.implied = option->get_default_str();
     info.repeatable = option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
     info.variable = option->get_envname();
     info.in_files = option->get_configurable();

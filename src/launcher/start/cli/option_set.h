@@ -61,6 +61,7 @@ struct OptionInfo {
   std::string value_name;             // "SECONDS"; FILE and DIR mean a path; empty for a flag
   std::vector<std::string> choices;   // empty if any value is accepted
   bool choices_are_examples = false;  // other values exist
+  std::string implied;                // the value if the option stands alone; empty if it needs one
   bool repeatable = false;            // all values count, in their order; otherwise the last one
   std::string variable;               // "PET_GRACE"; empty if no variable sets it
   bool in_files = true;               // --config may set it
@@ -117,6 +118,8 @@ class OptionSet {
   // several of them, joined by commas.
   CLI::Option* choice(const std::string& names, const std::string& value_name, std::string_view choices, Take take,
                       const char* help, bool several = false);
+  // Makes the value optional, which this one then is.
+  static void implies(CLI::Option* option, const char* value);
   // Declares an option whose value is a name of an enumeration.
   template <typename Choice, typename T>
   CLI::Option* choice_of(const std::string& names, const std::string& value_name, T& target, const char* help) {

@@ -44,6 +44,10 @@ TEST_CASE("each option is accepted in both spellings, with its value attached or
         } else if (option.is_flag()) {
           expect_one({word, "p"}, option.name(), "1");
           CHECK(mistake({word + "=1", "p"}) == word + " takes no value. Write " + word + " alone.");
+        } else if (!option.implied.empty()) {
+          expect_one({word, "p"}, option.name(), option.implied);
+          expect_one({word, option.choices.back(), "p"}, option.name(), option.choices.back());
+          expect_one({word + "=v", "p"}, option.name(), "v");
         } else {
           expect_one({word, "v", "p"}, option.name(), "v");
           expect_one({word + "=v", "p"}, option.name(), "v");

@@ -227,3 +227,13 @@ TEST_CASE("the help of each subcommand without a job lists each option in at mos
     CHECK(information({name, "help"}) == text);
   }
 }
+
+TEST_CASE("the option of a check needs no value, and takes none from the program") {
+  CHECK(parsed_as({"./train"}).check == Check::off);
+  CHECK(parsed_as({"--check", "./train"}).check == Check::quick);
+  CHECK(parsed_as({"--check", "./train"}).command == Words{"./train"});
+  CHECK(parsed_as({"--check", "deep", "./train"}).check == Check::deep);
+  CHECK(parsed_as({"--check=off", "./train"}).check == Check::off);
+  CHECK(parsed_as({"--check", "--nproc-per-node=2", "./train"}).check == Check::quick);
+  CHECK_THAT(mistake({"--check=thorough", "./train"}), Catch::Contains("off, quick or deep"));
+}
