@@ -56,7 +56,9 @@ HangFindings explain_hang(const NodeResult& result) {
   for (const SharedFinding& each : troubles_of(result.job)) {
     const bool is_proof = each.finding.check == "peer-writes" && each.finding.grade == Grade::fail;
     if (is_proof) fallbacks.insert(each.finding.fallback);
-    if (is_wanted(each)) say(is_alone ? "this node" : names_of_nodes(result.job, each.nodes), each.finding);
+    // What is broken has a cause, also if only root can see it.
+    const bool may_be_cause = each.finding.check == "peer-access" && !fallbacks.empty();
+    if (is_wanted(each) || may_be_cause) say(is_alone ? "this node" : names_of_nodes(result.job, each.nodes), each.finding);
   }
   if (!is_alone) {
     for (const Finding& finding : findings_between(result.job, result.expected)) {

@@ -89,3 +89,33 @@ TEST_CASE("a single node that fails does not start") {
   CHECK_FALSE(one.starts);
   CHECK_THAT(last_line(one), Catch::StartsWith("the job does not start: a check fails."));
 }
+
+TEST_CASE("after a hang, only what collectives use is shown, with the cause, and by the first node") {
+  NodeResult result{0, 2, healthy_job(2)};
+  CHECK(explain_hang(result).lines.front().level == LogLevel::note);
+  CHECK(explain_hang(result).fallback.empty());
+  const Finding proof = {"peer-writes", Grade::fail, "GPU 0 → GPU 1: writes never arrive", "disable P2P", "NCCL_P2P_DISABLE=1"};
+  Findings& of_second = result.job.findings[1].findings;
+  of_second.push_back({"clock", Grade::warn, "no time server", "start one"});
+  of_second.push_back({"peer-access", Grade::unknown, "only root can read it", "sudo"});
+  of_second.push_back(proof);
+  const HangFindings found = explain_hang(result);
+  REQUIRE(found.lines.size() == 2);
+  CHECK(found.lines[0].text == "check of node 1 (b): peer-writes: GPU 0 → GPU 1: writes never arrive (try: disable P2P)");
+  CHECK(found.lines[1].text == "check of node 1 (b): peer-access: only root can read it (try: sudo)");
+  CHECK(found.fallback == "NCCL_P2P_DISABLE=1");
+  result.node = 1;
+  CHECK(explain_hang(result).lines.empty());
+  CHECK(explain_hang(result).fallback == "NCCL_P2P_DISABLE=1");
+}
+
+TEST_CASE("after a hang, a way without a fallback leaves none") {
+  NodeResult result{0, 2, healthy_job(2)};
+  result.job.findings[0].findings.push_back({"peer-writes", Grade::fail, "mirror", "x", "NCCL_P2P_DISABLE=1"});
+  result.job.findings[1].findings.push_back({"peer-writes", Grade::fail, "host memory as well", "x", ""});
+  CHECK(explain_hang(result).fallback.empty());
+  result.job.findings[1].findings.pop_back();
+  path_of(result.job, 0, 1).ports.assign(3, Reach::dropped);
+  path_of(result.job, 0, 1).large = Flow::unknown;
+  CHECK(explain_hang(result).fallback.empty());
+}
