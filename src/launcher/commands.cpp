@@ -255,6 +255,23 @@ std::string check_after_hang(const LaunchPlan& job, const Options& options, Log&
   return may_fall_back ? found.fallback : "";
 }
 
+// Returns whether a job that has hung starts again, and changes it for that. `fallback` is the variable with which it
+// would not hang, or "".
+bool starts_again(LaunchPlan& job, const std::string& fallback, Log& log) {
+  if (!job.fallback || (fallback.empty() && job.max_restarts == 0)) return false;
+  const auto say = [&](const std::string& text) { log.write({LogLevel::warning, LogSource::launcher, text}); };
+  job.fallback = false;
+  if (fallback.empty()) {
+    // The check came in place of a restart.
+    --job.max_restarts;
+    say("the job starts again, as --max-restarts allows");
+  } else {
+    job.inherited_environment.insert(job.inherited_environment.begin(), fallback);
+    say("the job starts again with " + fallback + ", since the check has shown that this works (--fallback)");
+  }
+  return true;
+}
+
 // Prints, above the table of the benchmark, how much the GPUs of this node can exchange.
 int print_what_is_normal(const Options& options) {
   const bool is_json = std::ranges::find(options.command, "--json") != options.command.end();
@@ -303,20 +320,11 @@ int start_here(Options options, const std::string& invoked_as, const std::vector
     if (const auto end = check_before(job, options, *check, log, environment, controller)) return *end;
   }
   LaunchEnd end = launch(job, log, link_of(controller));
-  if (end.cause != wire::CauseCode::transport) return end_as(end.status, controller);
-  const std::string fallback = check_after_hang(job, options, log, environment, controller);
-  if (!options.fallback || (fallback.empty() && job.max_restarts == 0)) return end_as(end.status, controller);
-  job.fallback = false;
-  if (fallback.empty()) {
-    // The check came in place of a restart.
-    log.write({LogLevel::warning, LogSource::launcher, "the job starts again, as --max-restarts allows"});
-    --job.max_restarts;
-  } else {
-    log.write({LogLevel::warning, LogSource::launcher,
-               "the job starts again with " + fallback + ", since the check has shown that this works (--fallback)"});
-    job.inherited_environment.insert(job.inherited_environment.begin(), fallback);
+  if (end.cause == wire::CauseCode::transport &&
+      starts_again(job, check_after_hang(job, options, log, environment, controller), log)) {
+    end = launch(job, log, link_of(controller));
   }
-  return end_as(launch(job, log, link_of(controller)).status, controller);
+  return end_as(end.status, controller);
 }
 
 int run(int argc, const char* const* argv, const Controller* controller);

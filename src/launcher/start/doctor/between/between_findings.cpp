@@ -84,34 +84,31 @@ std::optional<int> arrived(const JobRecord& job, int from, int to) {
   return back->datagrams;
 }
 
-Trouble trouble_of_ports(const JobRecord& job, int from, const Path& path) {
-  switch (worst_of(path)) {
-    case Reach::open:
-      return Trouble::none;
-    case Reach::refused:
-      return Trouble::refused;
-    case Reach::unreachable:
-      return Trouble::unreachable;
-    case Reach::foreign:
-      return Trouble::foreign;
-    case Reach::silent:
-      return Trouble::silent;
-    case Reach::dropped:
-      break;
-  }
+// Nothing has answered on a port of this way. A connection needs both directions, and datagrams show which one is
+// broken.
+Trouble trouble_of_silence(const JobRecord& job, int from, const Path& path) {
   const NodeAddress* to = address_of(job, path.to);
   const bool no_port_is_open = std::ranges::find(path.ports, Reach::open) == path.ports.end();
   const bool is_endpoint_open = to != nullptr && to->endpoint_port != 0 && path.endpoint_port == Reach::open;
   const Trouble of_firewall = no_port_is_open && is_endpoint_open ? Trouble::endpoint_only : Trouble::dropped;
   const Path* back = path_between(job, path.to, from);
   if (back == nullptr || worst_of(*back) != Reach::dropped || !no_port_is_open) return of_firewall;
-  // A connection needs both directions. Datagrams show which one is broken.
   const auto there = arrived(job, from, path.to);
   const auto here = arrived(job, path.to, from);
   if (!there || !here || (*there > 0 && *here > 0)) return of_firewall;
-  if (*there == 0 && *here == 0 && is_endpoint_open) return of_firewall;
-  if (*there == 0 && *here == 0) return from < path.to ? Trouble::cut : Trouble::none;
+  const bool is_cut = *there == 0 && *here == 0;
+  if (is_cut && is_endpoint_open) return of_firewall;
+  // The trouble belongs to one of the two ways.
+  if (is_cut) return from < path.to ? Trouble::cut : Trouble::none;
   return *there == 0 ? Trouble::lost_one_way : Trouble::none;
+}
+
+Trouble trouble_of_ports(const JobRecord& job, int from, const Path& path) {
+  // By Reach.
+  constexpr Trouble kTroubleOf[] = {Trouble::none,        Trouble::refused, Trouble::dropped,
+                                    Trouble::unreachable, Trouble::foreign, Trouble::silent};
+  const Trouble trouble = kTroubleOf[static_cast<std::size_t>(worst_of(path))];
+  return trouble == Trouble::dropped ? trouble_of_silence(job, from, path) : trouble;
 }
 
 Trouble trouble_of(const JobRecord& job, int from, const Path& path) {
