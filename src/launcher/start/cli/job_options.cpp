@@ -32,7 +32,7 @@ const char* const kProgramRule =
 
 const char* const kExitCodes =
     "ddplaunch exits with the code of the rank that failed first (128 + n if signal n killed it). Other codes: 2: "
-    "wrong usage; 75: the program saved and left when it was asked to; 124: the job hung, or ranks did not exit; 125: "
+    "wrong usage, or --check fails; 75: the program saved and left when it was asked to; 124: the job hung, or ranks did not exit; 125: "
     "an error of ddplaunch itself; 126: the program cannot be executed; 127: the program was not found; 130: Ctrl-C; "
     "143: SIGTERM.";
 
