@@ -10,7 +10,9 @@
 #include <cstdio>
 #include <exception>
 #include <span>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/exit_code.h"
 #include "base/file.h"
@@ -71,9 +73,24 @@ Options options_of_check(const Options& job) {
 // A check that later jobs of the same allocation need not repeat.
 struct KeptCheck {
   bool is_deep = false;
+  std::string variables;
   doctor::NodeResult result;
 };
-BOOST_DESCRIBE_STRUCT(KeptCheck, (), (is_deep, result))
+BOOST_DESCRIBE_STRUCT(KeptCheck, (), (is_deep, variables, result))
+
+// Returns a hash of the variables on which the result of a check depends.
+std::string hash_of_variables(const LaunchPlan& plan) {
+  constexpr std::string_view kPrefixes[] = {"NCCL_", "GLOO_", "TORCH_", "CUDA_", "UCX_", "FI_", "OMP_"};
+  std::vector<std::string> lines;
+  for (const std::string& line : plan.inherited_environment) {
+    if (std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return line.starts_with(prefix); }))
+      lines.push_back(line);
+  }
+  std::ranges::sort(lines);
+  base::Fnv1a64 hash;
+  for (const std::string& line : lines) hash.update(line + "\n");
+  return base::hex64(hash.value());
+}
 
 // Returns the file in which a check of this allocation is kept on this node, or "" if no scheduler names it.
 std::string kept_file(const LaunchPlan& plan) {
@@ -175,7 +192,8 @@ bool NodeCheck::finds_kept(int workers, bool is_deep) {
   const auto own = std::ranges::find(kept.result.job.findings, kept.result.node, &doctor::NodeFindings::node);
   if (own == kept.result.job.findings.end() || (is_deep && !kept.is_deep)) return false;
   const doctor::Node node = doctor::this_node(workers, nodes_, "");
-  const bool is_same = own->workers == workers && facts_of_launcher(own->facts) == doctor::facts_to_compare(node);
+  const bool is_same = kept.variables == hash_of_variables(plan_) && own->workers == workers &&
+                       facts_of_launcher(own->facts) == doctor::facts_to_compare(node);
   if (!is_same) return false;
   own_ = *own;
   own_.facts = facts_of_launcher(own->facts);
@@ -188,13 +206,13 @@ bool NodeCheck::finds_kept(int workers, bool is_deep) {
 void NodeCheck::keep(const doctor::NodeResult& result, bool is_deep) const {
   const std::string file = kept_file(plan_);
   const bool fails = doctor::exit_code_of(doctor::all_findings(result), false) != 0;
+  if (fails) forget();
   if (file.empty() || fails || result.id.empty()) return;
-  const std::string text =
-      wire::json_of(KeptCheck{is_deep, result}).dump(-1, ' ', false, wire::Json::error_handler_t::replace);
+  const std::string text = wire::json_of(KeptCheck{is_deep, hash_of_variables(plan_), result})
+                               .dump(-1, ' ', false, wire::Json::error_handler_t::replace);
   // Without it, the next job checks again.
-  if (const std::string part = file + "." + base::hex64(base::random64()); write_file(part, text)) {
-    std::rename(part.c_str(), file.c_str());
-  }
+  const std::string part = file + "." + base::hex64(base::random64());
+  if (!write_file(part, text) || std::rename(part.c_str(), file.c_str()) != 0) ::unlink(part.c_str());
 }
 
 void NodeCheck::forget() const {
@@ -219,10 +237,13 @@ base::Result<doctor::NodeResult, LaunchEnd> NodeCheck::meet_others(Log& log, Con
   if (!write_file(directory.path() + doctor::kFindingsFile, text))
     return own_fault(write_failure("the doctor's findings").message);
   const LaunchEnd end = launch(plan_, log, controller);
-  if (!end.status.success()) return end;
+  // The check ends with a time-out if a worker is stopped. The others have their result, in which it is missing.
+  const std::string found = base::read_file(directory.path() + doctor::kResultFile);
+  const bool has_result = !found.empty() && end.status.shell_code() == base::kExitHung;
+  if (!end.status.success() && !has_result) return end;
   try {
     doctor::NodeResult result;
-    wire::read_json(wire::Json::parse(base::read_file(directory.path() + doctor::kResultFile)), result);
+    wire::read_json(wire::Json::parse(found), result);
     return result.is_kept ? *kept_ : result;
   } catch (const std::exception& error) {
     return own_fault(std::string("the result of the check cannot be read: ") + error.what());

@@ -202,13 +202,15 @@ std::optional<int> check_before(LaunchPlan& job, const Options& options, NodeChe
   if (!check.finds_kept(job.workers, is_deep))
     check.check_this_node({.checkpoint_dir = "", .deep = is_deep}, job.workers, {});
   doctor::NodeResult result = check.alone();
+  bool joins_late = false;
   if (check.has_several_nodes()) {
     Log log_of_check(with_color(check.job().log, options.color, environment));
     auto met = check.meet_others(log_of_check, link_of(controller));
     // A node that comes late finds the job itself, and is refused. It may still join that job.
     const bool may_join_late = job.nodes.min < job.nodes.max || job.max_restarts > 0;
     const bool was_refused = !met && met.error().cause == wire::CauseCode::cannot_start;
-    if (!met && !(may_join_late && was_refused)) return end_as(met.error().status, controller);
+    joins_late = may_join_late && was_refused;
+    if (!met && !joins_late) return end_as(met.error().status, controller);
     if (met) result = std::move(met).value();
   }
   doctor::CheckDecision decision = doctor::decide_on_check(result, job.nodes);
@@ -216,7 +218,7 @@ std::optional<int> check_before(LaunchPlan& job, const Options& options, NodeChe
   for (const LogLine& line : decision.lines) result.is_kept ? void() : log.write(line);
   if (!result.is_kept) check.keep(result, is_deep);
   // The exit code of a node that is left out must not end the job of the others.
-  if (!decision.starts) return decision.is_left_out ? 0 : doctor::kExitFail;
+  if (!decision.starts) return decision.is_left_out || joins_late ? 0 : doctor::kExitFail;
   job.nodes = std::move(decision.nodes);
   return std::nullopt;
 }
@@ -248,6 +250,7 @@ std::string check_after_hang(const LaunchPlan& job, const Options& options, Log&
     auto met = check.value().meet_others(log_of_check, link_of(controller));
     // What one node decides alone would start one node alone.
     may_fall_back = met && met.value().expected == job.nodes.max;
+    if (!met) log.write({LogLevel::warning, LogSource::hangs, "the ways between the nodes could not be checked"});
     if (met) result = std::move(met).value();
   }
   const doctor::HangFindings found = doctor::explain_hang(result);

@@ -434,6 +434,24 @@ Findings findings_between(const JobRecord& job, int expected) {
   return all;
 }
 
+JobRecord troubles_only(JobRecord job) {
+  const JobRecord all = job;
+  const auto is_well = [&](int from, const Path& path) {
+    return worst_of(path) == Reach::open && trouble_of(all, from, path) == Trouble::none;
+  };
+  for (NodePaths& of_node : job.paths) {
+    std::erase_if(of_node.paths, [&](const Path& path) {
+      const Path* back = path_between(all, path.to, of_node.node);
+      return is_well(of_node.node, path) && (back == nullptr || is_well(path.to, *back));
+    });
+  }
+  for (NodeFindings& node : job.findings) {
+    std::erase_if(node.findings, [](const Finding& finding) { return finding.grade == Grade::ok; });
+    node.facts.clear();
+  }
+  return job;
+}
+
 std::vector<int> nodes_to_leave_out(const JobRecord& job, int expected) {
   const std::vector<int> silent = silent_nodes(job, expected);
   std::set<int> bad(silent.begin(), silent.end());

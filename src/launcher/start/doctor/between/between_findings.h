@@ -29,6 +29,10 @@ std::vector<Difference> differences(const JobRecord& job);
 // not reach. Of two nodes that do not reach each other, it is the one with more such ways, or the later one. In order.
 std::vector<int> nodes_to_leave_out(const JobRecord& job, int expected);
 
+// Returns what other nodes than the first one need to come to the same decisions: no way on which all is well, and no
+// finding that is ok. Of many nodes, all of it would be too much for the store.
+JobRecord troubles_only(JobRecord job);
+
 // Returns "node 1 (hgx-2)".
 std::string name_of_node(const JobRecord& job, int node);
 // Returns the names of these nodes: "node 1 (b), node 3 (d) and 5 more".

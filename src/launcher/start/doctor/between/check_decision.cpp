@@ -58,7 +58,8 @@ HangFindings explain_hang(const NodeResult& result) {
     if (is_proof) fallbacks.insert(each.finding.fallback);
     // What is broken has a cause, also if only root can see it.
     const bool may_be_cause = each.finding.check == "peer-access" && !fallbacks.empty();
-    if (is_wanted(each) || may_be_cause) say(is_alone ? "this node" : names_of_nodes(result.job, each.nodes), each.finding);
+    if (is_wanted(each) || may_be_cause)
+      say(is_alone ? "this node" : names_of_nodes(result.job, each.nodes), each.finding);
   }
   if (!is_alone) {
     for (const Finding& finding : findings_between(result.job, result.expected)) {
@@ -67,8 +68,9 @@ HangFindings explain_hang(const NodeResult& result) {
     }
   }
   if (found.lines.empty()) {
-    found.lines.push_back(
-        {LogLevel::note, LogSource::hangs, "the check found nothing wrong between the GPUs and the nodes"});
+    found.lines.push_back({LogLevel::note, LogSource::hangs,
+                           std::string("the check found nothing wrong ") +
+                               (is_alone ? "with the GPUs of this node" : "between the GPUs and the nodes")});
   }
   if (result.node != 0) found.lines.clear();
   // A way without a fallback would stop the job again.

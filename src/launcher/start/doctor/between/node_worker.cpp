@@ -19,6 +19,7 @@
 #include <exception>
 #include <future>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string_view>
@@ -34,6 +35,7 @@
 #include "base/side_thread.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "launcher/start/doctor/between/between_findings.h"
 #include "launcher/start/doctor/between/probe_path.h"
 #include "launcher/start/doctor/between/probe_server.h"
 #include "launcher/start/doctor/between/speed_pairs.h"
@@ -97,11 +99,17 @@ class Exchange {
                 wire::json_of(value).dump(-1, ' ', false, wire::Json::error_handler_t::replace));
   }
 
-  // Returns the values of all nodes that have told theirs by then, in the order of the nodes.
+  // Returns the values of these nodes, or of all, that have told theirs by then, in the order of the nodes.
   template <typename T>
   std::vector<T> hear(const std::string& what, Clock::time_point until) {
+    std::vector<int> all(static_cast<std::size_t>(identity_.nodes));
+    std::iota(all.begin(), all.end(), 0);
+    return hear<T>(what, until, all);
+  }
+  template <typename T>
+  std::vector<T> hear(const std::string& what, Clock::time_point until, const std::vector<int>& nodes) {
     std::vector<T> values;
-    for (int node = 0; node < identity_.nodes; ++node) {
+    for (const int node : nodes) {
       if (auto value = hear_one<T>(what, node, until)) values.push_back(std::move(*value));
     }
     return values;
@@ -189,7 +197,8 @@ std::string address_of_interface(const std::string& list) {
   for (const std::string& each : base::split(list.starts_with('=') ? list.substr(1) : list, ',')) {
     const std::string name = each.substr(0, each.find(':'));
     for (const ifaddrs* one = found; one != nullptr && !name.empty(); one = one->ifa_next) {
-      const bool is_taken = std::string_view(one->ifa_name).starts_with(name);
+      const std::string_view own = one->ifa_name;
+      const bool is_taken = list.starts_with('=') ? own == name : own.starts_with(name);
       if (!is_taken || one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
       sockaddr_storage address{};
       std::memcpy(&address, one->ifa_addr, sizeof(sockaddr_in));
@@ -222,6 +231,13 @@ class NodeWorker {
     findings_.node = identity_.node;
   }
 
+  // The other nodes have looked for the file, or will not.
+  ~NodeWorker() {
+    if (has_marker_) on_file_system([marker = marker()] { return ::unlink(marker.c_str()) == 0; });
+  }
+  NodeWorker(const NodeWorker&) = delete;
+  NodeWorker& operator=(const NodeWorker&) = delete;
+
   NodeResult run() {
     if (leads()) exchange_.tell("key", base::random64());
     key_ = of_first<std::uint64_t>("key", kArriving);
@@ -245,27 +261,39 @@ class NodeWorker {
     own.shares_folder = shares_folder();
     exchange_.tell("sent", true);
     if (leads()) {
-      exchange_.hear<bool>("sent", Clock::now() + kProbing);
+      exchange_.hear<bool>("sent", Clock::now() + kProbing, arrived(beginning.addresses));
       std::this_thread::sleep_for(100ms);  // for the last datagrams
       exchange_.tell("all-sent", true);
     }
-    of_first<bool>("all-sent", 2 * kProbing);
+    of_first<bool>("all-sent", 3 * kProbing);
     for (const auto& [node, count] : server->datagrams()) {
       const auto path = std::ranges::find(own.paths, node, &Path::to);
       if (path != own.paths.end()) path->datagrams = count;
     }
     exchange_.tell("paths", own);
-    if (leads()) job.paths = exchange_.hear<NodePaths>("paths", Clock::now() + kMeasuring);
+    if (leads())
+      job.paths = exchange_.hear<NodePaths>("paths", Clock::now() + kMeasuring, arrived(beginning.addresses));
     measure(beginning.addresses, job);
-    if (leads()) exchange_.tell("record", job);
-    job = of_first<JobRecord>("record", kProbing);
-    // A file stays until all have looked for it.
-    if (has_marker_) on_file_system([marker = marker()] { return ::unlink(marker.c_str()) == 0; });
+    if (leads()) {
+      exchange_.tell("record", troubles_only(job));
+      exchange_.tell("end", true);
+      exchange_.hear<bool>("end", Clock::now() + kMeasuring, arrived(beginning.addresses));
+    } else {
+      job = of_first<JobRecord>("record", kProbing);
+      exchange_.tell("end", true);
+      const auto own_findings = std::ranges::find(job.findings, identity_.node, &NodeFindings::node);
+      if (own_findings != job.findings.end()) *own_findings = findings_;
+    }
     return result;
   }
 
  private:
   bool leads() const { return identity_.node == 0; }
+  static std::vector<int> arrived(const std::vector<NodeAddress>& addresses) {
+    std::vector<int> nodes;
+    for (const NodeAddress& each : addresses) nodes.push_back(each.node);
+    return nodes;
+  }
   // Few nodes can judge the loss of packets. Many would lose them because all send to one at once.
   int datagrams() const { return identity_.nodes <= kJudgedNodes ? kDatagrams : kDatagrams / 5; }
 

@@ -183,3 +183,21 @@ TEST_CASE("a slow node is named if it is slow with two partners") {
   job.speeds = {{0, 1, 1e9, 1e9}, {2, 3, 4e8, 1e9}, {0, 3, 1e9, 4e8}, {1, 2, 1e9, 1e9}};
   CHECK_THAT(troubles(job, 4).front(), Catch::StartsWith("warn speed: node 3 (d) is slow with two partners"));
 }
+
+TEST_CASE("what is left without the sound ways leads to the same decision") {
+  JobRecord job = healthy_job(5);
+  job.findings[3].findings.push_back({"memory", Grade::fail, "none", "buy some"});
+  set_ports(job, 0, 1, Reach::dropped, Reach::dropped);
+  set_ports(job, 1, 0, Reach::dropped, Reach::dropped);
+  path_of(job, 0, 1).datagrams = 0;
+  const JobRecord less = troubles_only(job);
+  CHECK(nodes_to_leave_out(less, 5) == nodes_to_leave_out(job, 5));
+  CHECK(nodes_to_leave_out(less, 5) == std::vector{1, 3});
+  CHECK(less.paths.size() == 5);
+  CHECK(less.paths[0].paths.size() == 1);
+  CHECK(less.paths[2].paths.empty());
+  CHECK(less.findings[0].findings.empty());
+  const auto reach = [](const JobRecord& of) { return findings_between(of, 5).front(); };
+  CHECK(reach(less) == reach(job));
+  CHECK(troubles_only(healthy_job(3)).paths[1].paths.empty());
+}

@@ -94,14 +94,16 @@ TEST_CASE("after a hang, only what collectives use is shown, with the cause, and
   NodeResult result{0, 2, healthy_job(2)};
   CHECK(explain_hang(result).lines.front().level == LogLevel::note);
   CHECK(explain_hang(result).fallback.empty());
-  const Finding proof = {"peer-writes", Grade::fail, "GPU 0 → GPU 1: writes never arrive", "disable P2P", "NCCL_P2P_DISABLE=1"};
+  const Finding proof = {"peer-writes", Grade::fail, "GPU 0 → GPU 1: writes never arrive", "disable P2P",
+                         "NCCL_P2P_DISABLE=1"};
   Findings& of_second = result.job.findings[1].findings;
   of_second.push_back({"clock", Grade::warn, "no time server", "start one"});
   of_second.push_back({"peer-access", Grade::unknown, "only root can read it", "sudo"});
   of_second.push_back(proof);
   const HangFindings found = explain_hang(result);
   REQUIRE(found.lines.size() == 2);
-  CHECK(found.lines[0].text == "check of node 1 (b): peer-writes: GPU 0 → GPU 1: writes never arrive (try: disable P2P)");
+  CHECK(found.lines[0].text ==
+        "check of node 1 (b): peer-writes: GPU 0 → GPU 1: writes never arrive (try: disable P2P)");
   CHECK(found.lines[1].text == "check of node 1 (b): peer-access: only root can read it (try: sudo)");
   CHECK(found.fallback == "NCCL_P2P_DISABLE=1");
   result.node = 1;
