@@ -184,7 +184,7 @@ TEST_CASE("a slow node is named if it is slow with two partners") {
   CHECK_THAT(troubles(job, 4).front(), Catch::StartsWith("warn speed: node 3 (d) is slow with two partners"));
 }
 
-TEST_CASE("what is left without the sound ways leads to the same decision") {
+TEST_CASE("a record without the sound ways leads to the same decision") {
   JobRecord job = healthy_job(5);
   job.findings[3].findings.push_back({"memory", Grade::fail, "none", "buy some"});
   set_ports(job, 0, 1, Reach::dropped, Reach::dropped);
