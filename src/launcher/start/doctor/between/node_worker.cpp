@@ -233,7 +233,11 @@ class NodeWorker {
 
   // The other nodes have looked for the file, or will not.
   ~NodeWorker() {
-    if (has_marker_) on_file_system([marker = marker()] { return ::unlink(marker.c_str()) == 0; });
+    try {
+      if (has_marker_) on_file_system([marker = marker()] { return ::unlink(marker.c_str()) == 0; });
+    } catch (const std::exception&) {
+      // There is no room for a thread, and the file stays.
+    }
   }
   NodeWorker(const NodeWorker&) = delete;
   NodeWorker& operator=(const NodeWorker&) = delete;
