@@ -1,7 +1,6 @@
 #include "launcher/check_nodes.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,6 +26,7 @@
 #include "launcher/start/doctor/report.h"
 #include "launcher/start/doctor/run_checks.h"
 #include "launcher/start/facts/node_facts.h"
+#include "launcher/start/facts/resource_limits.h"
 #include "launcher/start/log/file_output.h"
 #include "launcher/start/plan/worker_command.h"
 #include "wire/worker_env.h"
@@ -114,15 +114,11 @@ std::vector<doctor::Fact> facts_of_launcher(std::vector<doctor::Fact> facts) {
   return facts;
 }
 
-int number_of_cpus() {
-  cpu_set_t set;
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 // Returns 0 for one worker per GPU.
 int number_of(const WorkerCount& workers) {
   if (workers.by == WorkerCount::By::number) return workers.number;
-  return workers.by == WorkerCount::By::cpus ? number_of_cpus() : 0;
+  const bool is_by_cpus = workers.by == WorkerCount::By::cpus;
+  return is_by_cpus ? usable_cpus(static_cast<int>(affinity_cpus().size()), cgroup_cpu_limit()) : 0;
 }
 
 }  // namespace
@@ -208,8 +204,7 @@ void NodeCheck::keep(const doctor::NodeResult& result, bool is_deep) const {
   const bool fails = doctor::exit_code_of(doctor::all_findings(result), false) != 0;
   if (fails) forget();
   if (file.empty() || fails || result.id.empty()) return;
-  const std::string text = wire::json_of(KeptCheck{is_deep, hash_of_variables(plan_), result})
-                               .dump(-1, ' ', false, wire::Json::error_handler_t::replace);
+  const std::string text = doctor::json_text(KeptCheck{is_deep, hash_of_variables(plan_), result});
   // Without it, the next job checks again.
   const std::string part = file + "." + base::hex64(base::random64());
   if (!write_file(part, text) || std::rename(part.c_str(), file.c_str()) != 0) ::unlink(part.c_str());
@@ -233,8 +228,7 @@ base::Result<doctor::NodeResult, LaunchEnd> NodeCheck::meet_others(Log& log, Con
   if (const auto failure = directory.make()) return own_fault(failure->message);
   // Launchers compare the arguments of their programs, so the directory is none.
   plan_.inherited_environment.push_back(std::string(wire::env::kDoctorDirectory) + "=" + directory.path());
-  const std::string text = wire::json_of(own_).dump(-1, ' ', false, wire::Json::error_handler_t::replace);
-  if (!write_file(directory.path() + doctor::kFindingsFile, text))
+  if (!write_file(directory.path() + doctor::kFindingsFile, doctor::json_text(own_)))
     return own_fault(write_failure("the doctor's findings").message);
   const LaunchEnd end = launch(plan_, log, controller);
   // The check ends with a time-out if a worker is stopped. The others have their result, in which it is missing.

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 
 #include "base/result.h"
 #include "launcher/launch.h"
@@ -27,13 +26,11 @@ class NodeCheck {
   // The job that checks.
   const LaunchPlan& job() const { return plan_; }
 
-  // Checks this node. It takes eight seconds at most, and a minute if it is deep. The calling process must have one
-  // thread.
-  // `others` are findings that it has already.
+  // Checks this node. It takes eight seconds at most, and a minute more if it is deep. The calling process must have
+  // one thread. `others` are findings that it has already.
   void check_this_node(const DoctorOptions& options, const WorkerCount& workers, doctor::Findings others);
   // Looks for the result of an earlier check of this allocation, in place of checking this node. Returns whether there
-  // is one that is at least as deep.
-  // It must be for this number of workers, and nothing that is compared between nodes may have changed.
+  // is one that is at least as deep, for this number of workers, with the same variables and facts.
   bool finds_kept(int workers, bool is_deep);
   // Keeps a result without failures for later jobs of this allocation, if a scheduler says which one it is.
   void keep(const doctor::NodeResult& result, bool is_deep) const;

@@ -41,4 +41,10 @@ NLOHMANN_JSON_SERIALIZE_ENUM(
     Grade, {{Grade::ok, "ok"}, {Grade::unknown, "unknown"}, {Grade::warn, "warn"}, {Grade::fail, "fail"}})
 BOOST_DESCRIBE_STRUCT(Finding, (), (check, grade, text, remedy, fallback))
 
+// Returns a value as one line of JSON. Bytes that are no text are replaced.
+template <typename T>
+std::string json_text(const T& value) {
+  return wire::json_of(value).dump(-1, ' ', false, wire::Json::error_handler_t::replace);
+}
+
 }  // namespace ddp::launcher::doctor

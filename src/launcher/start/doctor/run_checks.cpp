@@ -40,7 +40,7 @@ struct Running {
   } catch (const std::exception& error) {
     findings = {unknown(std::string("it could not be checked: ") + error.what())};
   }
-  const std::string text = wire::json_of(findings).dump(-1, ' ', false, wire::Json::error_handler_t::replace);
+  const std::string text = json_text(findings);
   ::_exit(write_all(output, text, std::chrono::milliseconds(0)) ? 0 : 1);
 }
 

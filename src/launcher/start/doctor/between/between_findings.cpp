@@ -58,13 +58,6 @@ enum class Trouble : std::uint8_t {
   many_lost,      // many bytes are lost in packets of any size
 };
 
-const Path* path_between(const JobRecord& job, int from, int to) {
-  const auto of_node = std::ranges::find(job.paths, from, &NodePaths::node);
-  if (of_node == job.paths.end()) return nullptr;
-  const auto path = std::ranges::find(of_node->paths, to, &Path::to);
-  return path == of_node->paths.end() ? nullptr : &*path;
-}
-
 const NodeAddress* address_of(const JobRecord& job, int node) {
   const auto found = std::ranges::find(job.addresses, node, &NodeAddress::node);
   return found == job.addresses.end() ? nullptr : &*found;
@@ -372,6 +365,14 @@ Findings check_differences(const JobRecord& job) {
 }
 
 }  // namespace
+
+// Nodes and ways are in the order of their numbers. Of many nodes, this is called often.
+const Path* path_between(const JobRecord& job, int from, int to) {
+  const auto of_node = std::ranges::lower_bound(job.paths, from, {}, &NodePaths::node);
+  if (of_node == job.paths.end() || of_node->node != from) return nullptr;
+  const auto path = std::ranges::lower_bound(of_node->paths, to, {}, &Path::to);
+  return path == of_node->paths.end() || path->to != to ? nullptr : &*path;
+}
 
 std::string name_of_node(const JobRecord& job, int node) {
   const NodeAddress* address = address_of(job, node);

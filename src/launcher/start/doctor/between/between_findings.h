@@ -13,6 +13,9 @@ namespace ddp::launcher::doctor {
 // part.
 Findings findings_between(const JobRecord& job, int expected);
 
+// Returns what `from` has found about the way to another node, or null.
+const Path* path_between(const JobRecord& job, int from, int to);
+
 // A value that differs, and the nodes that have it.
 struct Difference {
   struct Value {

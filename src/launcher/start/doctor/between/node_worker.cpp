@@ -95,8 +95,7 @@ class Exchange {
 
   template <typename T>
   void tell(const std::string& what, const T& value) {
-    store_->set(key(what, identity_.node),
-                wire::json_of(value).dump(-1, ' ', false, wire::Json::error_handler_t::replace));
+    store_->set(key(what, identity_.node), json_text(value));
   }
 
   // Returns the values of these nodes, or of all, that have told theirs by then, in the order of the nodes.
@@ -137,10 +136,15 @@ class Exchange {
   const Identity identity_;
 };
 
-// Probes the ways to these nodes, many at once, the nearest number above its own first, so that not all probe the same
-// node. What is not finished in time is left out.
-std::vector<Path> probe_paths(std::vector<NodeAddress> others, int own, std::uint64_t key) {
-  std::ranges::rotate(others, std::ranges::find_if(others, [&](const NodeAddress& node) { return node.node > own; }));
+// Returns the other nodes, the nearest number above its own first, so that not all send to the same node at once.
+std::vector<NodeAddress> others_of(std::vector<NodeAddress> nodes, int own) {
+  std::erase_if(nodes, [&](const NodeAddress& node) { return node.node == own; });
+  std::ranges::rotate(nodes, std::ranges::find_if(nodes, [&](const NodeAddress& node) { return node.node > own; }));
+  return nodes;
+}
+
+// Probes the ways to these nodes, many at once. What is not finished in time is left out.
+std::vector<Path> probe_paths(const std::vector<NodeAddress>& others, int own, std::uint64_t key) {
   const auto until = Clock::now() + kProbing;
   std::vector<Path> paths;
   for (std::size_t first = 0; first < others.size() && Clock::now() < until; first += kAtOnce) {
@@ -332,16 +336,10 @@ class NodeWorker {
   }
 
   std::vector<Path> probe(const std::vector<NodeAddress>& nodes, const ProbeServer& server) const {
-    std::vector<NodeAddress> others = nodes;
-    std::erase_if(others, [&](const NodeAddress& each) { return each.node == identity_.node; });
+    const std::vector<NodeAddress> others = others_of(nodes, identity_.node);
     auto probes =
         base::on_side_thread([others, own = identity_.node, key = key_] { return probe_paths(others, own, key); });
-    std::ranges::rotate(
-        others, std::ranges::find_if(others, [&](const NodeAddress& node) { return node.node > identity_.node; }));
-    for (int i = 0; i < datagrams(); ++i) {
-      server.send_datagrams(others);
-      std::this_thread::sleep_for(kDatagramPause);
-    }
+    server.send_datagrams(others, datagrams(), kDatagramPause);
     std::vector<Path> paths = probes.get();
     resolve_names(nodes, paths);
     return paths;
@@ -397,10 +395,8 @@ class NodeWorker {
   }
 
   static bool is_sound(const JobRecord& job, const NodePair& pair) {
-    const auto of_node = std::ranges::find(job.paths, pair.first, &NodePaths::node);
-    if (of_node == job.paths.end()) return false;
-    const auto path = std::ranges::find(of_node->paths, pair.second, &Path::to);
-    return path != of_node->paths.end() && path->large == Flow::arrives && !path->ports.empty() &&
+    const Path* path = path_between(job, pair.first, pair.second);
+    return path != nullptr && path->large == Flow::arrives && !path->ports.empty() &&
            path->ports.front() == Reach::open;
   }
 
@@ -423,8 +419,7 @@ int run_node_worker() {
     NodeFindings findings;
     wire::read_json(wire::Json::parse(base::read_file(directory + kFindingsFile)), findings);
     const NodeResult result = NodeWorker(std::move(findings), identity_of_environment()).run();
-    const std::string text = wire::json_of(result).dump(-1, ' ', false, wire::Json::error_handler_t::replace);
-    if (write_file(directory + kResultFile, text)) return 0;
+    if (write_file(directory + kResultFile, json_text(result))) return 0;
     std::fprintf(stderr, "ddplaunch: error: the doctor cannot write its result: %s\n", std::strerror(errno));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "ddplaunch: error: the doctor cannot check this node: %s\n", error.what());

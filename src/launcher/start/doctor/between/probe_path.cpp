@@ -5,8 +5,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <future>
 #include <span>
 #include <thread>
@@ -57,10 +55,6 @@ class Connection {
   std::uint64_t key_;
 };
 
-Connection connection_of(base::UniqueFd fd, int own, std::uint64_t key) {
-  return {std::move(fd), own, key};
-}
-
 struct Tried {
   Reach reach = Reach::dropped;
   std::string why;
@@ -76,7 +70,7 @@ Tried try_once(const std::string& address, std::uint16_t port, int node, int own
                                                   : Reach::unreachable;
     return {reach, fd.error().message};
   }
-  const Connection connection = connection_of(std::move(fd).value(), own, key);
+  const Connection connection(std::move(fd).value(), own, key);
   const auto until = Clock::now() + kAnswer;
   if (!connection.ask(Ask::echo, 0, until)) return {Reach::foreign, "the connection was closed"};
   ProbeAnswer said;
@@ -155,12 +149,12 @@ Path probe_path(const NodeAddress& to, int own, std::uint64_t key) {
   };
   auto fd = connect(0);
   if (!fd) return path;
-  const Connection connection = connection_of(std::move(fd).value(), own, key);
+  const Connection connection(std::move(fd).value(), own, key);
   compare_clocks(connection, path);
   path.large = send_many(connection);
   if (path.large == Flow::arrives) return path;
   auto with_small = connect(kSmallSegment);
-  if (with_small) path.small = send_many(connection_of(std::move(with_small).value(), own, key));
+  if (with_small) path.small = send_many(Connection(std::move(with_small).value(), own, key));
   return path;
 }
 
@@ -180,7 +174,7 @@ std::optional<Speed> measure_speed(const NodeAddress& to, int own, std::uint64_t
   std::vector<char> bytes(1 << 20);
   auto fd = connect();
   if (!fd) return std::nullopt;
-  const Connection there = connection_of(std::move(fd).value(), own, key);
+  const Connection there(std::move(fd).value(), own, key);
   const auto began = Clock::now();
   if (!there.ask(Ask::take_all, 0, began + kAnswer)) return std::nullopt;
   while (Clock::now() < began + kSending && there.send(bytes, began + kAnswer)) {
@@ -193,7 +187,7 @@ std::optional<Speed> measure_speed(const NodeAddress& to, int own, std::uint64_t
 
   fd = connect();
   if (!fd) return std::nullopt;
-  const Connection back = connection_of(std::move(fd).value(), own, key);
+  const Connection back(std::move(fd).value(), own, key);
   const auto asked = Clock::now();
   if (!back.ask(Ask::give_for, std::chrono::milliseconds(kSending).count(), asked + kAnswer)) return std::nullopt;
   std::uint64_t got = 0;

@@ -17,18 +17,26 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Returns a socket for datagrams that is bound to this address, and its port. Returns none if there is none.
-std::pair<base::UniqueFd, std::uint16_t> open_datagrams(const std::string& address) {
+using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+// Returns null if this is no numeric address.
+Addresses datagram_address(const std::string& address, std::uint16_t port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
-  hints.ai_flags = AI_NUMERICHOST;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  if (::getaddrinfo(address.c_str(), "0", &hints, &found) != 0) return {};
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
-  base::UniqueFd fd(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd || ::bind(fd.get(), found->ai_addr, found->ai_addrlen) != 0) return {};
-  const auto own = net::own_endpoint(fd.get());
-  return {std::move(fd), own ? own->port : std::uint16_t{0}};
+  if (::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) found = nullptr;
+  return {found, &::freeaddrinfo};
+}
+
+// Returns a socket for datagrams that is bound to this address, and its port. Returns none if there is none.
+std::pair<base::UniqueFd, std::uint16_t> open_datagrams(const std::string& address) {
+  const Addresses own = datagram_address(address, 0);
+  if (own == nullptr) return {};
+  base::UniqueFd fd(::socket(own->ai_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd || ::bind(fd.get(), own->ai_addr, own->ai_addrlen) != 0) return {};
+  const auto endpoint = net::own_endpoint(fd.get());
+  return {std::move(fd), endpoint ? endpoint->port : std::uint16_t{0}};
 }
 
 class Visit {
@@ -138,17 +146,19 @@ std::map<int, int> ProbeServer::datagrams() const {
   return arrived_;
 }
 
-void ProbeServer::send_datagrams(const std::vector<NodeAddress>& to) const {
+void ProbeServer::send_datagrams(const std::vector<NodeAddress>& to, int rounds,
+                                 std::chrono::milliseconds pause) const {
   const ProbeDatagram datagram{key_, static_cast<std::uint64_t>(address_.node)};
+  std::vector<Addresses> addresses;
   for (const NodeAddress& node : to) {
-    if (node.datagram_port == 0 || !datagrams_) continue;
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_DGRAM;
-    hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-    addrinfo* found = nullptr;
-    if (::getaddrinfo(node.address.c_str(), std::to_string(node.datagram_port).c_str(), &hints, &found) != 0) continue;
-    ::sendto(datagrams_.get(), &datagram, sizeof datagram, MSG_DONTWAIT, found->ai_addr, found->ai_addrlen);
-    ::freeaddrinfo(found);
+    if (node.datagram_port != 0) addresses.push_back(datagram_address(node.address, node.datagram_port));
+  }
+  std::erase(addresses, nullptr);
+  for (int i = 0; i < rounds; ++i) {
+    for (const Addresses& each : addresses) {
+      ::sendto(datagrams_.get(), &datagram, sizeof datagram, MSG_DONTWAIT, each->ai_addr, each->ai_addrlen);
+    }
+    std::this_thread::sleep_for(pause);
   }
 }
 

@@ -67,8 +67,8 @@ class ProbeServer {
   const NodeAddress& address() const { return address_; }
   // Returns how many datagrams of each node have arrived.
   std::map<int, int> datagrams() const;
-  // Sends a datagram to each of these nodes.
-  void send_datagrams(const std::vector<NodeAddress>& to) const;
+  // Sends a datagram to each of these nodes, this often, with a pause after each round.
+  void send_datagrams(const std::vector<NodeAddress>& to, int rounds, std::chrono::milliseconds pause) const;
 
  private:
   ProbeServer(NodeAddress own, std::uint64_t key) : address_(std::move(own)), key_(key) {}

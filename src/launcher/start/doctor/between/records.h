@@ -104,7 +104,7 @@ struct Speed {
 struct JobRecord {
   std::vector<NodeAddress> addresses;  // by node
   std::vector<NodeFindings> findings;
-  std::vector<NodePaths> paths;
+  std::vector<NodePaths> paths;  // by node, and within a node by the other one
   std::vector<Speed> speeds;
   int datagrams_sent = 0;  // by each node to each other one
 

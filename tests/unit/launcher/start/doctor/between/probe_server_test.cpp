@@ -61,8 +61,8 @@ TEST_CASE("datagrams of the same job are counted by node") {
   const auto server = server_of(3);
   const auto other = server_of(1);
   const auto another_job = server_of(2, 8);
-  for (int i = 0; i < 5; ++i) other->send_datagrams({server->address()});
-  another_job->send_datagrams({server->address()});
+  other->send_datagrams({server->address()}, 5, 1ms);
+  another_job->send_datagrams({server->address()}, 1, 1ms);
   for (int i = 0; i < 1000 && server->datagrams()[1] < 5; ++i) std::this_thread::sleep_for(5ms);
   CHECK(server->datagrams() == std::map<int, int>{{1, 5}});
 }
