@@ -159,6 +159,17 @@ def the_benchmark_runs_on_hosts(lab: Lab) -> None:
     assert any(row.get("bytes") == 4096 for row in rows), done.stdout
 
 
+def the_doctor_and_a_check_run_on_hosts(lab: Lab) -> None:
+    hosts = f"--hosts={lab.addresses[0]},{lab.addresses[1]}"
+    command = [*lab.hosts.inside(CONTROLLER), LAUNCHER, "doctor", hosts, f"--ssh=ssh -F {lab.config}", "--json"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60)
+    report = json.loads(done.stdout)
+    assert done.returncode == 0 and [node["host"] for node in report["nodes"]] == ["host1", "host2"], done
+    assert {"check": "reach", "grade": "ok"}.items() <= report["between"][0].items(), report
+    code, out, err = lab.run(f"{lab.addresses[0]},{lab.addresses[1]}", "--check", "--nproc-per-node=1", "sh", "-c", "echo $RANK/$WORLD_SIZE")
+    assert code == 0 and sorted(out.splitlines()) == ["[0] 0/2", "[1] 1/2"], (code, out, err)
+
+
 def a_failure_on_another_host_ends_the_job(lab: Lab) -> None:
     a, b, c = lab.addresses
     code, out, err = lab.run(f"{a},{b},{c}", "sh", "-c", '[ $RANK = 2 ] && exit 7; exec sleep 1000')
@@ -384,7 +395,8 @@ def main() -> int:
 
 
 CHECKS = [ranks_and_outputs_of_three_hosts_are_right, hosts_come_from_a_file_and_an_ssh_alias,
-          one_host_passes_bytes_on_as_they_are, the_benchmark_runs_on_hosts, a_failure_on_another_host_ends_the_job,
+          one_host_passes_bytes_on_as_they_are, the_benchmark_runs_on_hosts,
+          the_doctor_and_a_check_run_on_hosts, a_failure_on_another_host_ends_the_job,
           an_unreachable_host_is_reported, a_host_that_refuses_the_login, a_missing_launcher_is_reported,
           nothing_begins_unless_all_hosts_can, a_signal_here_ends_all_hosts, a_second_signal_does_not_wait,
           other_signals_reach_the_workers, killing_the_controller_ends_all_hosts, a_connection_that_dies_ends_all,

@@ -54,11 +54,14 @@ constexpr std::string_view kNotForHosts[] = {"hosts",       "hostfile",        "
                                              "forward-env", "auth-token-file", "dry-run", "json"};
 
 // Returns "--name=value" for each setting that counts, whatever its source is, as the launchers on other hosts get it.
-std::vector<std::string> words_for_hosts(std::span<const Setting> settings) {
+// --json of the doctor, other than that of --dry-run, is for the host that prints the report.
+std::vector<std::string> words_for_hosts(std::span<const Setting> settings, bool is_doctor) {
   std::vector<std::string> words;
   for (const Setting& setting : settings) {
     const OptionInfo& option = *setting.option;
-    if (!option.in_files || std::ranges::find(kNotForHosts, option.name()) != std::end(kNotForHosts)) continue;
+    const bool is_for_hosts = std::ranges::find(kNotForHosts, option.name()) == std::end(kNotForHosts) ||
+                              (is_doctor && option.name() == "json");
+    if (!option.in_files || !is_for_hosts) continue;
     if (!option.repeatable && &setting != last_of(settings, option.name())) continue;
     if (!option.is_flag()) {
       words.push_back("--" + option.name() + "=" + setting.value);
@@ -164,7 +167,7 @@ class CommandLine {
       return UsageError{"no program given. Usage: " + name_ + " [options] program [arguments ...]. See " + name_ +
                         " --help"};
     }
-    if (options.over_ssh()) options.host_words = words_for_hosts(all);
+    if (options.over_ssh()) options.host_words = words_for_hosts(all, is_doctor);
     base::append(options.warnings, warnings);
     if (const auto warning = option_after_script(options)) options.warnings.push_back(*warning);
     // In a job on several nodes, an operator has usually set these variables, and the user does not see them.
