@@ -33,7 +33,7 @@ COMPONENTS = {
     # The workers of the doctor meet in the store.
     "launcher/start/doctor": ["base", "wire", "net", "store", "ddp/version.h", "ddp/store.h", "ddp/error.h",
                               "launcher/limits.h", *LAUNCHER[:5]],
-    "launcher": ["base", "net", "wire/worker_env.h", "wire/control_message.h", "ddp/version.h", *LAUNCHER],
+    "launcher": ["base", "net", "wire/worker_env.h", "wire/control_message.h", "wire/json_fields.h", "ddp/version.h", *LAUNCHER],
     "stack_reader": ["base", "launcher/run/stacks"],
     "gpu_reader": ["base", "launcher/run/process"],
     "torch_reader": ["base", "wire"],
@@ -152,6 +152,7 @@ TESTED_ELSEWHERE = {
     "launcher/commands.cpp": "integration/launch_test.cpp",
     "launcher/launch.cpp": "integration/launch_test.cpp",
     "launcher/job_views.cpp": "integration/views_test.py",
+    "launcher/see/report/add_to_reports.cpp": "integration/gpu_hang_test.py",
     "launcher/see/report/job_reporter.cpp": "integration/launch_test.cpp",
     "stack_reader/main.cpp": "integration/stacks_test.py",
     "stack_reader/process_files.cpp": "unit/stack_reader/frame_names_test.cpp",

@@ -18,6 +18,7 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "base/unique_fd.h"
+#include "launcher/run/job/node_hello.h"
 #include "launcher/run/process/our_programs.h"
 #include "launcher/run/process/private_directory.h"
 #include "launcher/start/cli/job_options.h"
@@ -114,6 +115,33 @@ std::vector<doctor::Fact> facts_of_launcher(std::vector<doctor::Fact> facts) {
   return facts;
 }
 
+// What the worker of this node has to know about it. It is read from file systems that may hang.
+struct OwnFacts {
+  std::vector<doctor::Fact> facts;
+  std::string interfaces;
+};
+BOOST_DESCRIBE_STRUCT(OwnFacts, (), (facts, interfaces))
+
+constexpr const char* kFacts = "facts";
+
+// Reads them as a check does.
+doctor::Findings read_facts(const doctor::Node& node) {
+  const std::string nccl = node.setting(wire::env::kNcclInterface);
+  const std::string interfaces = nccl.empty() ? node.setting(wire::env::kGlooInterface) : nccl;
+  return {doctor::ok(doctor::json_text(OwnFacts{doctor::facts_to_compare(node), interfaces}))};
+}
+
+// Takes the facts out of these findings. There are none if the node does not answer; other findings say so.
+OwnFacts take_facts(doctor::Findings& findings) {
+  OwnFacts own;
+  for (const doctor::Finding& finding : findings) {
+    if (finding.check == kFacts && finding.grade == doctor::Grade::ok)
+      wire::read_json(wire::Json::parse(finding.text), own);
+  }
+  std::erase_if(findings, [](const doctor::Finding& finding) { return finding.check == kFacts; });
+  return own;
+}
+
 // Returns 0 for one worker per GPU.
 int number_of(const WorkerCount& workers) {
   if (workers.by == WorkerCount::By::number) return workers.number;
@@ -125,10 +153,13 @@ int number_of(const WorkerCount& workers) {
 
 base::Result<NodeCheck, StartFailure> NodeCheck::plan(const Options& job) {
   const Options options = options_of_check(job);
-  auto plan = make_launch_plan(options, gather_node_facts(facts_wanted(options)));
+  FactsWanted wanted = facts_wanted(options);
+  wanted.gpus = false;
+  auto plan = make_launch_plan(options, gather_node_facts(wanted));
   if (!plan) return plan.error();
   // A launcher that comes late, and finds the job itself in place of the check, must not take part in it.
-  plan.value().run_id += ".check";
+  plan.value().run_id = name_of_check(plan.value().run_id);
+  plan.value().nodes.is_check = job.check != Check::off;
   // The worker does not use these, and the job itself says what it sets.
   for (const char* name : {wire::env::kGlooInterface, wire::env::kNcclInterface}) {
     plan.value().inherited_environment.push_back(std::string(name) + "=");
@@ -141,34 +172,40 @@ base::Result<NodeCheck, StartFailure> NodeCheck::plan(const Options& job) {
   return check;
 }
 
-void NodeCheck::check_this_node(const DoctorOptions& options, const WorkerCount& workers, doctor::Findings others) {
+void NodeCheck::check_this_node(const DoctorOptions& options, const WorkerCount& workers,
+                                std::vector<doctor::Check> more) {
+  // A driver that hangs delays the first line already.
+  const auto until = std::chrono::steady_clock::now() + 9s;
   const doctor::Node node = doctor::this_node(number_of(workers), nodes_, options.checkpoint_dir);
-  const auto add = [&](std::span<const doctor::Check> checks, std::chrono::seconds limit) {
-    const auto found = doctor::run_checks(checks, node, limit);
-    others.insert(others.end(), found.begin(), found.end());
-  };
+  const auto left = std::chrono::ceil<std::chrono::seconds>(until - std::chrono::steady_clock::now());
   const auto quick = doctor::all_checks(false);
-  add(quick, 8s);
+  more.insert(more.end(), quick.begin(), quick.end());
+  more.push_back({kFacts, read_facts});
+  doctor::Findings findings = doctor::run_checks(more, node, std::min(8s, left));
+  const OwnFacts own = take_facts(findings);
   // The proof uses memory of the GPUs, so it comes behind what looks at that.
-  if (options.deep) add(doctor::all_checks(true).subspan(quick.size()), 60s);
-  const std::string nccl = node.setting(wire::env::kNcclInterface);
+  if (options.deep) {
+    const doctor::Findings proved = doctor::run_checks(doctor::all_checks(true).subspan(quick.size()), node, 60s);
+    findings.insert(findings.end(), proved.begin(), proved.end());
+  }
   own_ = {.node = 0,
           .host = node.host_name,
           .workers = node.workers,
           .gpus = static_cast<int>(node.gpus.size()),
-          .findings = std::move(others),
-          .facts = doctor::facts_to_compare(node),
+          .findings = std::move(findings),
+          .facts = own.facts,
           .folder = options.checkpoint_dir,
-          .interfaces = nccl.empty() ? node.setting(wire::env::kGlooInterface) : nccl,
+          .interfaces = own.interfaces,
           .kept = ""};
 }
 
-void NodeCheck::follow(const LaunchPlan& ended) {
+void NodeCheck::follow(const LaunchPlan& ended, int nodes) {
   // Others may be at the proof for up to a minute.
   constexpr std::chrono::milliseconds kWait = 90s;
   plan_.store.token = ended.store.token;
   plan_.store.token_source = ended.store.token_source;
   plan_.nodes = ended.nodes;
+  plan_.nodes.min = plan_.nodes.max = nodes;
   plan_.nodes.join_timeout = std::min(plan_.nodes.join_timeout, kWait);
   plan_.store.warns = false;
 }
@@ -188,8 +225,10 @@ bool NodeCheck::finds_kept(int workers, bool is_deep) {
   const auto own = std::ranges::find(kept.result.job.findings, kept.result.node, &doctor::NodeFindings::node);
   if (own == kept.result.job.findings.end() || (is_deep && !kept.is_deep)) return false;
   const doctor::Node node = doctor::this_node(workers, nodes_, "");
+  const doctor::Check check = {kFacts, read_facts};
+  doctor::Findings facts = doctor::run_checks(std::span(&check, 1), node, 4s);
   const bool is_same = kept.variables == hash_of_variables(plan_) && own->workers == workers &&
-                       facts_of_launcher(own->facts) == doctor::facts_to_compare(node);
+                       facts_of_launcher(own->facts) == take_facts(facts).facts;
   if (!is_same) return false;
   own_ = *own;
   own_.facts = facts_of_launcher(own->facts);

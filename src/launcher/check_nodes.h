@@ -5,12 +5,14 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/result.h"
 #include "launcher/launch.h"
 #include "launcher/run/remote/controller_link.h"
 #include "launcher/start/cli/options.h"
 #include "launcher/start/doctor/between/node_worker.h"
+#include "launcher/start/doctor/checks.h"
 #include "launcher/start/log/log.h"
 #include "launcher/start/plan/launch_plan.h"
 
@@ -27,8 +29,8 @@ class NodeCheck {
   const LaunchPlan& job() const { return plan_; }
 
   // Checks this node. It takes eight seconds at most, and a minute more if it is deep. The calling process must have
-  // one thread. `others` are findings that it has already.
-  void check_this_node(const DoctorOptions& options, const WorkerCount& workers, doctor::Findings others);
+  // one thread. `more` checks come before the others.
+  void check_this_node(const DoctorOptions& options, const WorkerCount& workers, std::vector<doctor::Check> more = {});
   // Looks for the result of an earlier check of this allocation, in place of checking this node. Returns whether there
   // is one that is at least as deep, for this number of workers, with the same variables and facts.
   bool finds_kept(int workers, bool is_deep);
@@ -42,9 +44,9 @@ class NodeCheck {
   base::Result<doctor::NodeResult, LaunchEnd> meet_others(Log& log, ControllerLink* controller);
   // Returns what is known without the other nodes.
   doctor::NodeResult alone() const;
-  // Makes the check one of a job that has ended: it takes that job's token, and does not wait long for nodes that may
-  // be lost.
-  void follow(const LaunchPlan& ended);
+  // Makes the check one of a job that has ended, with as many nodes as it had at last. It takes that job's token, and
+  // does not wait long for nodes that may be lost.
+  void follow(const LaunchPlan& ended, int nodes);
 
  private:
   explicit NodeCheck(LaunchPlan plan) : plan_(std::move(plan)) {}

@@ -25,6 +25,7 @@
 #include "launcher/run/remote/controller_link.h"
 #include "launcher/run/remote/host_job.h"
 #include "launcher/see/explain/explain_command.h"
+#include "launcher/see/report/add_to_reports.h"
 #include "launcher/see/report/report_command.h"
 #include "launcher/see/store_command/store_command.h"
 #include "launcher/see/top/running_jobs.h"
@@ -154,15 +155,16 @@ int end_as(const base::ExitStatus& end, const Controller* controller) {
   return controller == nullptr ? exit_as(end) : end.shell_code();
 }
 
-// Returns whether the program could be started, if there is one.
-doctor::Findings check_program(const Options& options, const std::string& invoked_as,
-                               const std::vector<std::string>& environment) {
+// Returns the check of the program, if there is one: could it be started?
+std::vector<doctor::Check> check_of_program(const Options& options, const std::string& invoked_as,
+                                            const std::vector<std::string>& environment) {
   if (options.command.empty()) return {};
-  const auto plan = plan_of(options, invoked_as, environment);
-  if (plan)
-    return {{"program", doctor::Grade::ok, plan.value().program + ", " + base::counted(plan.value().workers, "worker"),
-             ""}};
-  return {{"program", doctor::Grade::fail, plan.error().message, "ddplaunch --dry-run, with the same options"}};
+  const auto check = [=](const doctor::Node&) -> doctor::Findings {
+    const auto plan = plan_of(options, invoked_as, environment);
+    if (!plan) return {doctor::fail(plan.error().message, "ddplaunch --dry-run, with the same options")};
+    return {doctor::ok(plan.value().program + ", " + base::counted(plan.value().workers, "worker"))};
+  };
+  return {{"program", check}};
 }
 
 int run_doctor(const Options& options, const std::string& invoked_as, const std::vector<std::string>& environment,
@@ -174,10 +176,10 @@ int run_doctor(const Options& options, const std::string& invoked_as, const std:
     return check.error().exit_code;
   }
   if (options.dry_run) return print(describe(check.value().job()));
-  const doctor::Findings of_program = check_program(options, invoked_as, environment);
   hide_auth_token();
   if (!may_start(controller)) return base::kExitOwnFault;
-  check.value().check_this_node(options.doctor, options.nproc_per_node, of_program);
+  check.value().check_this_node(options.doctor, options.nproc_per_node,
+                                check_of_program(options, invoked_as, environment));
   doctor::NodeResult result = check.value().alone();
   if (check.value().has_several_nodes() && !options.doctor.this_node) {
     Log log_of_check(with_color(check.value().job().log, options.color, environment));
@@ -200,16 +202,18 @@ std::optional<int> check_before(LaunchPlan& job, const Options& options, NodeChe
                                 const std::vector<std::string>& environment, const Controller* controller) {
   const bool is_deep = options.check == Check::deep;
   if (!check.finds_kept(job.workers, is_deep))
-    check.check_this_node({.checkpoint_dir = "", .deep = is_deep}, job.workers, {});
+    check.check_this_node({.checkpoint_dir = "", .deep = is_deep}, job.workers);
   doctor::NodeResult result = check.alone();
   bool joins_late = false;
   if (check.has_several_nodes()) {
     Log log_of_check(with_color(check.job().log, options.color, environment));
     auto met = check.meet_others(log_of_check, link_of(controller));
-    // A node that comes late finds the job itself, and is refused. It may still join that job.
+    // A node that comes late finds the job itself, and is refused as one to check. It may still join that job.
     const bool may_join_late = job.nodes.min < job.nodes.max || job.max_restarts > 0;
-    const bool was_refused = !met && met.error().cause == wire::CauseCode::cannot_start;
+    const bool was_refused =
+        !met && met.error().cause == wire::CauseCode::cannot_start && met.error().attempts.nodes == 0;
     joins_late = may_join_late && was_refused;
+    if (joins_late) log.write({LogLevel::note, LogSource::launcher, "this node looks for a place in the job itself"});
     if (!met && !joins_late) return end_as(met.error().status, controller);
     if (met) result = std::move(met).value();
   }
@@ -219,7 +223,7 @@ std::optional<int> check_before(LaunchPlan& job, const Options& options, NodeChe
   if (!result.is_kept) check.keep(result, is_deep);
   // The exit code of a node that is left out must not end the job of the others.
   if (!decision.starts) return decision.is_left_out || joins_late ? 0 : doctor::kExitFail;
-  job.nodes = std::move(decision.nodes);
+  if (job.nodes.several()) job.nodes.expected = decision.nodes;
   return std::nullopt;
 }
 
@@ -233,37 +237,44 @@ void accept_signals(const std::vector<int>& signals) {
 
 // A collective that all ranks have called made no progress. Says what is wrong between their GPUs and nodes. Returns
 // the variable with which another start would not hang, or "".
-std::string check_after_hang(const LaunchPlan& job, const Options& options, Log& log,
+std::string check_after_hang(const LaunchPlan& job, EarlierAttempts& attempts, const Options& options, Log& log,
                              const std::vector<std::string>& environment, const Controller* controller) {
-  if (!job.nodes.several() && job.node_gpus.size() < 2) return "";
+  const bool has_several_nodes = attempts.nodes > 1;
+  if (attempts.nodes == 0 || (!has_several_nodes && job.node_gpus.size() < 2)) return "";
   auto check = NodeCheck::plan(options);
   if (!check) return "";
   check.value().forget();
-  log.write({LogLevel::note, LogSource::hangs, "checking what is between the ranks"});
-  check.value().follow(job);
+  const LogWriter write = [&](const LogLine& line) { log.write(line); };
+  write({LogLevel::note, LogSource::hangs, "checking what is between the ranks"});
+  check.value().follow(job, attempts.nodes);
   accept_signals(job.ending_signals);  // launch() has blocked them, and no worker runs
-  check.value().check_this_node({.checkpoint_dir = "", .deep = true}, job.workers, {});
+  check.value().check_this_node({.checkpoint_dir = "", .deep = true}, job.workers);
   doctor::NodeResult result = check.value().alone();
   bool may_fall_back = true;
-  if (job.nodes.several()) {
+  if (has_several_nodes) {
     Log log_of_check(with_color(check.value().job().log, options.color, environment));
     auto met = check.value().meet_others(log_of_check, link_of(controller));
     // What one node decides alone would start one node alone.
-    may_fall_back = met && met.value().expected == job.nodes.max;
-    if (!met) log.write({LogLevel::warning, LogSource::hangs, "the ways between the nodes could not be checked"});
+    may_fall_back = met && met.value().expected == attempts.nodes;
+    if (!met) write({LogLevel::warning, LogSource::hangs, "the ways between the nodes could not be checked"});
     if (met) result = std::move(met).value();
   }
   const doctor::HangFindings found = doctor::explain_hang(result);
-  for (const LogLine& line : found.lines) log.write(line);
+  for (const LogLine& line : found.lines) write(line);
+  add_to_reports(job, attempts, found.lines, write);
   return may_fall_back ? found.fallback : "";
 }
 
 // Returns whether a job that has hung starts again, and changes it for that. `fallback` is the variable with which it
 // would not hang, or "".
-bool starts_again(LaunchPlan& job, const std::string& fallback, Log& log) {
-  if (!job.fallback || (fallback.empty() && job.max_restarts == 0)) return false;
+bool starts_again(LaunchPlan& job, EarlierAttempts attempts, const std::string& fallback, Log& log) {
+  const int restarts = std::max(0, job.max_restarts - attempts.count + 1);
+  if (!job.fallback || (fallback.empty() && restarts == 0)) return false;
   const auto say = [&](const std::string& text) { log.write({LogLevel::warning, LogSource::launcher, text}); };
   job.fallback = false;
+  job.max_restarts = restarts;
+  if (job.nodes.several()) job.nodes.expected = attempts.nodes;
+  job.earlier = std::move(attempts);
   if (fallback.empty()) {
     // The check came in place of a restart.
     --job.max_restarts;
@@ -301,9 +312,15 @@ int start_here(Options options, const std::string& invoked_as, const std::vector
     if (const int failure = print_what_is_normal(options)) return failure;
   }
   Log log(with_color(options.log, options.color, environment));
+  const bool is_checked = options.check != Check::off && !options.dry_run;
+  // Where the driver hangs, the plan of the job would hang.
+  if (const std::string failure = is_checked ? doctor::this_node(1, 1, "").gpus_failure : ""; !failure.empty()) {
+    log.write(error("check of this node: gpus: the files of the driver cannot be read: " + failure));
+    return doctor::kExitFail;
+  }
   auto plan = plan_of(options, invoked_as, environment);
   std::optional<NodeCheck> check;
-  if (plan && options.check != Check::off && !options.dry_run) {
+  if (plan && is_checked) {
     auto planned = NodeCheck::plan(options);
     if (!planned) plan = planned.error();
     if (planned) check.emplace(std::move(planned).value());
@@ -323,9 +340,9 @@ int start_here(Options options, const std::string& invoked_as, const std::vector
     if (const auto end = check_before(job, options, *check, log, environment, controller)) return *end;
   }
   LaunchEnd end = launch(job, log, link_of(controller));
-  if (end.cause == wire::CauseCode::transport &&
-      starts_again(job, check_after_hang(job, options, log, environment, controller), log)) {
-    end = launch(job, log, link_of(controller));
+  if (end.cause == wire::CauseCode::transport) {
+    const std::string fallback = check_after_hang(job, end.attempts, options, log, environment, controller);
+    if (starts_again(job, end.attempts, fallback, log)) end = launch(job, log, link_of(controller));
   }
   return end_as(end.status, controller);
 }

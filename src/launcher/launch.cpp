@@ -2,15 +2,19 @@
 
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): sigset_t and friends are POSIX
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "base/exit_code.h"
+#include "base/file.h"
+#include "base/unique_fd.h"
 #include "launcher/job_views.h"
 #include "launcher/limits.h"
 #include "launcher/run/job/cause_code.h"
@@ -25,8 +29,13 @@
 #include "launcher/run/process/run_directory.h"
 #include "launcher/run/watchdog/watchdog.h"
 #include "launcher/see/report/job_reporter.h"
+#include "launcher/start/log/file_output.h"
+#include "wire/json_fields.h"
 
 namespace ddp::launcher {
+
+BOOST_DESCRIBE_STRUCT(EarlierAttempts, (), (count, nodes, node_rank, node_name, events))
+
 namespace {
 
 // Holds what guardian and supervisor both know. It is created before the processes separate, so that each of them can
@@ -38,7 +47,7 @@ struct Shared {
   std::vector<int> signals;
   RunDirectory directory;
   WorkerCgroup cgroup;
-  std::atomic<wire::CauseCode>* cause;  // of the end; in memory that both have
+  base::UniqueFd left;  // a file in memory with what the supervisor says at the end: see LaunchEnd
 
   void remove_traces() {
     directory.remove_if_temporary();
@@ -46,24 +55,26 @@ struct Shared {
   }
 };
 
-// A value in memory that a process and its children share. Without such memory, each has its own.
-template <typename T>
-class SharedValue {
- public:
-  SharedValue() {
-    void* memory = ::mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    value_ = memory == MAP_FAILED ? new T() : new (memory) T();
-    is_mapped_ = memory != MAP_FAILED;
-  }
-  ~SharedValue() { is_mapped_ ? static_cast<void>(::munmap(value_, sizeof(T))) : delete value_; }
-  SharedValue(const SharedValue&) = delete;
-  SharedValue& operator=(const SharedValue&) = delete;
-  T& operator*() const { return *value_; }
-
- private:
-  T* value_ = nullptr;
-  bool is_mapped_ = false;
+// What the supervisor leaves to the process that has started it.
+struct Left {
+  int cause = 0;  // wire::CauseCode
+  EarlierAttempts attempts;
 };
+BOOST_DESCRIBE_STRUCT(Left, (), (cause, attempts))
+
+void leave(const Shared& shared, wire::CauseCode cause, EarlierAttempts attempts) {
+  const std::string text = wire::json_of(Left{static_cast<int>(cause), std::move(attempts)}).dump();
+  if (shared.left) write_all(shared.left.get(), text, std::chrono::milliseconds(0));
+}
+
+// Returns nothing if the supervisor was killed.
+Left left_by_supervisor(const Shared& shared) {
+  Left left;
+  const wire::Json json = wire::Json::parse(base::read_file("/proc/self/fd/" + std::to_string(shared.left.get())),
+                                            nullptr, /*allow_exceptions=*/false);
+  if (!json.is_discarded()) wire::read_json(json, left);
+  return left;
+}
 
 // Unblocks signals as long as it exists. It must be destroyed before the handlers of the signals. A later signal would
 // have its default action, and end a process that only has to remove its files.
@@ -224,8 +235,11 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
     views.end();
     if (const auto& outcome = job.result()) {
       end = outcome.value().status;
-      *shared.cause = code_of(outcome.value());
       reporter.job_ended(outcome.value(), end);
+      const wire::CauseCode cause = code_of(outcome.value());
+      EarlierAttempts attempts = reporter.attempts();
+      if (cause != wire::CauseCode::transport) attempts.events.clear();
+      leave(shared, cause, std::move(attempts));
     } else {
       reporter.job_failed(outcome.error());
     }
@@ -250,7 +264,6 @@ bool was_requested(const base::ExitStatus& end, const LaunchPlan& plan) {
 }  // namespace
 
 LaunchEnd launch(const LaunchPlan& plan, Log& log, ControllerLink* controller) {
-  const SharedValue<std::atomic<wire::CauseCode>> cause;
   auto socket_roots = plan.python_hook.empty() ? std::vector<std::string>() : roots_of_sockets();
   Shared shared{plan,
                 log,
@@ -258,7 +271,7 @@ LaunchEnd launch(const LaunchPlan& plan, Log& log, ControllerLink* controller) {
                 signals_to_care_for(plan.ending_signals),
                 RunDirectory(plan.files, plan.run_id, std::move(socket_roots)),
                 {},
-                &*cause};
+                base::UniqueFd(::memfd_create("ddplaunch-end", MFD_CLOEXEC))};
   const base::ExitStatus end =
       run_guarded({shared.signals, plan.ending_signals, &shared.cgroup}, [&](base::UniqueFd lifeline) {
         const base::ExitStatus status = supervise_job(shared, std::move(lifeline));
@@ -266,7 +279,9 @@ LaunchEnd launch(const LaunchPlan& plan, Log& log, ControllerLink* controller) {
         return status;
       });
   shared.remove_traces();
-  if (!end.was_killed() || was_requested(end, plan)) return {end, *cause};
+  Left left = left_by_supervisor(shared);
+  if (!end.was_killed() || was_requested(end, plan))
+    return {end, static_cast<wire::CauseCode>(left.cause), std::move(left.attempts)};
   log.while_waiting([&] { return is_end_pending(plan); });
   return {own_fault(log, {"the supervising process of ddplaunch was " + end.describe() +
                           "; all processes that it had started were terminated"})};

@@ -13,6 +13,7 @@ namespace ddp::launcher {
 struct LaunchEnd {
   base::ExitStatus status;  // how this process should end
   wire::CauseCode cause = wire::CauseCode::none;
+  EarlierAttempts attempts;  // their events only if the transport is the cause
 };
 
 // Runs the job. `controller` is the connection to the launcher on another

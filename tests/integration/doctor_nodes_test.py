@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 from node_rig import BIN, SKIPPED, sh, until
@@ -184,8 +185,9 @@ def differences_are_named() -> None:
 
 
 def check_and_run(hosts: PacketHosts, bad: set[int], nodes: str, *words: str, late: int | None = None,
-                  variables: tuple = ()) -> dict[int, tuple]:
-    """Runs a job with --check on all hosts. A check fails on the bad ones. Host `late` starts when the job runs."""
+                  begins: str = "running", variables: tuple = ()) -> dict[int, tuple]:
+    """Runs a job with --check on all hosts. A check fails on the bad ones. Host `late` starts when the job runs, or when
+    this file exists."""
     def launch(number: int) -> subprocess.Popen:
         failing = ["NCCL_SOCKET_IFNAME=none0"] if number in bad else []  # no host has it
         return subprocess.Popen(
@@ -197,7 +199,7 @@ def check_and_run(hosts: PacketHosts, bad: set[int], nodes: str, *words: str, la
     runs = {}
     for number in hosts.numbers:
         if number == late:
-            until(lambda: hosts.path("running").exists(), "the job runs")
+            until(lambda: hosts.path(begins).exists(), "the late node may start")
         runs[number] = launch(number)
         time.sleep(0.5)  # so that the hosts get their numbers in order
         if number == late:
@@ -240,7 +242,49 @@ def a_node_that_comes_late_gets_its_place_without_a_warning() -> None:
     with hosts_with() as hosts:
         hosts.path("wait").touch()
         ends = check_and_run(hosts, set(), "2:3", "--max-restarts=1", "--rdzv-conf=last_call_timeout=1", late=3)
-    assert ends[1][2] == ends[2][2] == 0, ends
+    assert all(code == 0 and "refused" not in err for _, err, code in ends.values()), ends
+    assert "waits until it can join" in ends[3][1] and not ends[3][0], ends
+
+
+def a_node_that_comes_during_the_check_takes_part_without_a_warning() -> None:
+    with hosts_with() as hosts:
+        hosts.path("wait").touch()
+
+        def rule(packet):
+            """The check of the first two takes until the third has come."""
+            is_probe = packet.is_tcp and PORT not in (packet.from_port, packet.to_port)
+            if packet.sender == 3 and packet.to_port == PORT:
+                hosts.path("has_come").touch()
+            if not is_probe or hosts.path("has_come").exists():
+                return None
+            hosts.path("checks").touch()
+            return DROP
+        hosts.rules[:] = [rule]
+        ends = check_and_run(hosts, set(), "2:3", "--max-restarts=1", "--rdzv-conf=last_call_timeout=1", late=3, begins="checks")
+    assert all(code == 0 and "refused" not in err for _, err, code in ends.values()), ends
+    assert ends[1][0].endswith("rank 0 of 3 on host1\n") and ends[3][0], ends
+
+
+def a_node_that_was_left_out_returns_when_it_is_well_without_a_warning() -> None:
+    with hosts_with() as hosts:
+        hosts.path("wait").touch()
+        words = ("--max-restarts=1", "--rdzv-conf=last_call_timeout=1")
+        runs = threading.Thread(target=lambda: ends.update(check_and_run(hosts, {3}, "2:3", *words)))
+        ends: dict[int, tuple] = {}
+        runs.start()
+        until(lambda: hosts.path("running").exists(), "the job runs")
+        time.sleep(1)  # host 3 has been left out
+        again = subprocess.Popen(
+            [*hosts.inside(3), BIN / "ddplaunch", "--check=quick", "--nnodes=2:3", f"--rdzv-endpoint={hosts.ip(1)}:{PORT}",
+             "--nproc-per-node=1", *words, "sh", "-c", "true"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        err = ""
+        while "waits until it can join" not in err:
+            err += again.stderr.readline()
+        hosts.path("wait").unlink()
+        runs.join(PATIENCE)
+        err += again.communicate(timeout=PATIENCE)[1]
+    assert "is left out of the job, which starts on 2 nodes" in ends[1][1], ends
+    assert again.returncode == 0 and all(code == 0 for _, _, code in ends.values()), (err, ends)
 
 
 def a_check_of_an_allocation_is_kept_without_a_warning() -> None:
@@ -269,7 +313,8 @@ def a_way_that_breaks_while_a_job_runs_is_named() -> None:
                           PORT not in (packet.from_port, packet.to_port) else None]
         runs = {number: subprocess.Popen(
             [*hosts.inside(number), BIN / "ddplaunch", "--nnodes=2", f"--rdzv-endpoint={hosts.ip(1)}:{PORT}", f"--node-rank={number - 1}",
-             "--nproc-per-node=1", "--hang-timeout=8", "--backend=gloo", f"--event-log={folder}/events{number}", BIN / "train_charlm",
+             "--nproc-per-node=1", "--hang-timeout=8", "--backend=gloo", f"--event-log={folder}/events{number}",
+             f"--report={folder}/report{number}.html", BIN / "train_charlm",
              "--steps", "400000", "--checkpoint", f"{folder}/model"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for number in hosts.numbers}
         events = pathlib.Path(folder, "events1")
@@ -277,14 +322,17 @@ def a_way_that_breaks_while_a_job_runs_is_named() -> None:
         time.sleep(3)  # the ranks find each other, and take steps
         broken.touch()
         ends = {number: (*run.communicate(timeout=PATIENCE), run.returncode) for number, run in runs.items()}
-        ended = [event for line in events.read_text().splitlines() if (event := json.loads(line))["event"] == "attempt_ended"]
+        lines = [json.loads(line) for line in events.read_text().splitlines()]
+        report = pathlib.Path(folder, "report1.html").read_text()
     err = ends[1][1]
     assert {code for _, _, code in ends.values()} == {124}, ends
     assert "[DDP-H07 " in err and "checking what is between the ranks" in err, err
     # The kernel shows which data are not acknowledged, and the probes in which direction packets are lost.
     assert "connections: 10.77.0.1 (eth0) → 10.77.0.2: " in err and "are not acknowledged" in err, err
-    assert "check of the nodes: reach: node 0 (host1) → node 1 (host2): packets from node 0 (host1) never arrive" in err, err
-    assert [event["cause_code"] for event in ended] == ["transport"], ended
+    finding = "check of the nodes: reach: node 0 (host1) → node 1 (host2): packets from node 0 (host1) never arrive"
+    assert finding in err and finding in report, (err, report)
+    assert [event["cause_code"] for event in lines if event["event"] == "attempt_ended"] == ["transport"], lines
+    assert lines[-1]["event"] == "message" and lines[-1]["text"].startswith(finding), lines[-1]
 
 
 TESTS = [value for name, value in list(globals().items())

@@ -94,6 +94,21 @@ def small_mounts_are_found() -> None:
     assert code == 2
 
 
+def a_driver_that_hangs_is_named_in_time() -> None:
+    if os.geteuid() != 0:
+        return print("not root: no mounts")
+    gpu = "/proc/driver/nvidia/gpus/0000:01:00.0"
+    script = f"mount -t tmpfs tmpfs /proc/driver && mkdir -p {gpu} && mkfifo {gpu}/information && exec \"$@\""
+    inside = ["unshare", "--mount", "sh", "-c", script, "sh"]
+    began = time.monotonic()
+    found, code = findings("/bin/true", inside=inside)
+    print(f"a driver that hangs: {time.monotonic() - began:.1f} s")
+    assert grades(found, "gpus") == ["fail"] and grades(found, "program") == ["unknown"] and code == 2, found
+    assert grades(found, "memory") == ["ok"] and "facts" not in found, found
+    job = subprocess.run([*inside, LAUNCHER, "--check", "/bin/true"], capture_output=True, text=True, timeout=PATIENCE)
+    assert job.returncode == 2 and "the files of the driver cannot be read" in job.stderr, job
+
+
 def wrong_words_are_refused() -> None:
     for words, says in ((("--jsn",), "Did you mean --json?"), (("--nnodes=2",), "--rdzv-endpoint"),
                         (("--nproc-per-node=0",), "--nproc-per-node")):
@@ -104,6 +119,6 @@ def wrong_words_are_refused() -> None:
 
 
 for test in (every_check_answers, lines_are_for_a_person, a_low_limit_is_found, a_variable_is_found, a_program_is_checked, checkpoints_are_tried,
-             small_mounts_are_found, wrong_words_are_refused):
+             small_mounts_are_found, a_driver_that_hangs_is_named_in_time, wrong_words_are_refused):
     test()
     print(f"{test.__name__}: ok", flush=True)

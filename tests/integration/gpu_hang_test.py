@@ -35,18 +35,30 @@ def a_job_whose_gpus_cannot_write_to_each_other_says_so_and_falls_back() -> None
                        f" > /proc/driver/nvidia/gpus/0000:0{i}:00.0/information" for i in range(2))
     inside = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs tmpfs /proc/driver && {gpus} && exec "$@"', "sh"]
     program = f'if [ "$NCCL_P2P_DISABLE" = 1 ]; then echo "rank $RANK is done"; else exec {BIN}/gpu_hanging_worker; fi'
-    ends = {}
+    ends, events, reports = {}, {}, {}
     for options in ((), ("--fallback", "--max-restarts=2")):
-        ends[options] = subprocess.run(
-            [*inside, BIN / "ddplaunch", "--nproc_per_node=2", "--hang-timeout=5", *options, "sh", "-c", program],
-            capture_output=True, text=True, timeout=240, env={**os.environ, "FAKE_GPU_PEERS": "mirror"})
+        with tempfile.TemporaryDirectory() as folder:
+            ends[options] = subprocess.run(
+                [*inside, BIN / "ddplaunch", "--nproc_per_node=2", "--hang-timeout=5", f"--event-log={folder}/events",
+                 f"--report={folder}/report.html", *options, "sh", "-c", program],
+                capture_output=True, text=True, timeout=240, env={**os.environ, "FAKE_GPU_PEERS": "mirror"})
+            events[options] = [json.loads(line) for line in pathlib.Path(folder, "events").read_text().splitlines()]
+            reports[options] = pathlib.Path(folder, "report.html").read_text()
+            subprocess.run([BIN / "ddplaunch", "report", f"{folder}/events", "-o", f"{folder}/again.html"], check=True, timeout=60)
+            again = pathlib.Path(folder, "again.html").read_text()
         proof = "GPU 0 → GPU 1: writes never arrive, although GPU 0 reads its own back. Through host memory, all arrive"
         assert f"check of this node: peer-writes: {proof}" in ends[options].stderr, ends[options]
+        assert proof in reports[options] and proof in again, reports[options]
     assert ends[()].returncode == 124 and "starts again" not in ends[()].stderr, ends
     done = ends["--fallback", "--max-restarts=2"]
     assert done.returncode == 0 and "rank 0 is done" in done.stdout + done.stderr, done
     assert "  the ways are checked first (--fallback)" in done.stderr, done
     assert "the job starts again with NCCL_P2P_DISABLE=1, since the check has shown that this works (--fallback)" in done.stderr, done
+    # The attempts of both starts are those of one job.
+    of_job = events["--fallback", "--max-restarts=2"]
+    assert [event["attempt"] for event in of_job if event["event"] == "attempt_started"] == [0, 1], of_job
+    assert [event.get("attempts_before") for event in of_job if event["event"] == "job_started"] == [None, 1], of_job
+    assert "DDP-H10" in reports["--fallback", "--max-restarts=2"], reports
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ namespace {
 
 using wire::NodeHello;
 
+constexpr const char* kNoCheck = "it has come too late for the check";
 constexpr const char* kNoPlace =
     "the job has all of its nodes and is never restarted (--max-restarts), so no other node can join";
 
@@ -40,6 +41,7 @@ Coordinator::Coordinator(const CoordinatorOptions& options, NodeHello own, TimeP
     : options_(options),
       own_(std::move(own)),
       roster_(options.nodes.max, options.nodes.rank.has_value()),
+      seen_attempt_(options.attempts_before - 1),
       next_heartbeat_(now + limits::kNodeHeartbeat),
       claims_(options.nodes.witness) {
   clock_.pass_until(now);
@@ -142,6 +144,12 @@ void Coordinator::hears(NodeId from, Node& node, const wire::NodeEnded& ended, T
 void Coordinator::greet(NodeId from, const std::string& address, const NodeHello& hello, TimePoint now) {
   // The next job may soon use this endpoint. A node that gets no answer continues its search.
   if (phase_ == Phase::over) return close(from);
+  // The job follows its check at this endpoint, and a launcher that comes too late for the check may take part in it.
+  if (options_.nodes.is_check && own_.job == name_of_check(hello.job)) return close(from);
+  if (hello.job == name_of_check(own_.job)) {
+    send(from, wire::CoordinatorRefuses{kNoCheck, standing_.job_key});
+    return close(from);
+  }
   if (const std::string why = difference_of_kind(hello, own_, options_.nodes.rank.has_value(), options_.nodes.max);
       !why.empty())
     return send_away(from, hello.host, address, why);
@@ -152,7 +160,7 @@ void Coordinator::greet(NodeId from, const std::string& address, const NodeHello
                      "node " + roster_.at(*other).name + " already has --node-rank=" + std::to_string(hello.node_rank));
   }
   if (!hello.vote.job_key.empty()) return welcome(from, address, hello, now);
-  if (phase_ != Phase::gathering && options_.max_restarts == 0) return send_away(from, hello.host, address, kNoPlace);
+  if (phase_ != Phase::gathering && options_.max_restarts == 0) return has_no_place(from, hello.host, address);
   for (const Remark& remark : remarks_on(hello, own_, now.time_since_epoch())) {
     if (!warned_of_.contains(remark.of) && log_about_peer(address, remark.line)) warned_of_.insert(remark.of);
     send(from, wire::CoordinatorWaits{remark.line});
@@ -172,6 +180,10 @@ void Coordinator::send_away(NodeId from, const std::string& host, const std::str
                               ") was refused: " + base::printable(why, limits::kShownReason));
   send(from, wire::CoordinatorRefuses{why, standing_.job_key});
   close(from);
+}
+
+void Coordinator::has_no_place(NodeId from, const std::string& host, const std::string& address) {
+  options_.nodes.is_check ? close(from) : send_away(from, host, address, kNoPlace);
 }
 
 bool Coordinator::log_about_peer(const std::string& address, const std::string& line) {
@@ -205,10 +217,16 @@ void Coordinator::gather_more(TimePoint now) {
   if (is_enough_ && !was_enough && options_.nodes.last_call.count() == 0) return start(now);
 }
 
+std::chrono::milliseconds Coordinator::wait_for_nodes() const {
+  if (!is_enough_) return options_.nodes.join_timeout;
+  const bool has_all = options_.nodes.expected && last_count_ >= *options_.nodes.expected;
+  return has_all ? std::min(options_.nodes.last_call, limits::kCheckedLastCall) : options_.nodes.last_call;
+}
+
 void Coordinator::tell_who_is_missing(TimePoint now) {
   const int have = roster_.count_those_that_may(now);
   const auto wanted = is_enough_ ? options_.nodes.max : options_.nodes.min;
-  const auto limit = is_enough_ ? options_.nodes.last_call : options_.nodes.join_timeout;
+  const auto limit = wait_for_nodes();
   const auto since = is_enough_ ? enough_since_ : gathering_since_;
   const std::string text = "waiting for " + std::to_string(wanted - have) + " of " + std::to_string(wanted) +
                            " nodes (have: " + roster_.here() + "; " + base::human_duration(now - since) + " of " +
@@ -250,7 +268,7 @@ void Coordinator::start(TimePoint now) {
     }
     const Node spare = roster_.at(id);
     roster_.remove(id);
-    send_away(id, spare.name, spare.address, kNoPlace);
+    has_no_place(id, spare.name, spare.address);
   }
 }
 
@@ -520,7 +538,7 @@ std::vector<CoordinatorAction> Coordinator::tick(TimePoint now) {
     end_attempt(now);
   }
   if (phase_ == Phase::gathering && now >= roster_.check_again_at()) gather_more(now);
-  if (phase_ == Phase::gathering && is_enough_ && now >= enough_since_ + options_.nodes.last_call) start(now);
+  if (phase_ == Phase::gathering && is_enough_ && now >= enough_since_ + wait_for_nodes()) start(now);
   if (phase_ == Phase::gathering && !is_enough_ && now >= gathering_since_ + options_.nodes.join_timeout) {
     const std::string text = "only " + base::counted(static_cast<std::int64_t>(roster_.size()), "node") + " of " +
                              std::to_string(options_.nodes.min) + " joined within " +
@@ -542,9 +560,8 @@ Coordinator::TimePoint Coordinator::alarm() const {
     if (when && !clock_.stands_still()) next = std::min(next, clock_.when(*when));
   }
   if (phase_ == Phase::gathering) {
-    next = std::min(
-        {next, next_word_, roster_.check_again_at(),
-         is_enough_ ? enough_since_ + options_.nodes.last_call : gathering_since_ + options_.nodes.join_timeout});
+    next = std::min({next, next_word_, roster_.check_again_at(),
+                     (is_enough_ ? enough_since_ : gathering_since_) + wait_for_nodes()});
   }
   if (phase_ == Phase::over) next = std::min(next, leave_at_);
   return next;

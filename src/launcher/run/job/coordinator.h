@@ -34,6 +34,7 @@ struct CoordinatorOptions {
   int max_restarts = 0;
   double image_cost = 0;  // of all nodes, as a share of the time
   bool has_image_dir = false;
+  int attempts_before = 0;
   std::int64_t job_began = 0;                 // Unix time, ms
   std::chrono::milliseconds exit_timeout{0};  // how long other ranks may run after one exited with 0; 0 means no limit
 };
@@ -132,8 +133,10 @@ class Coordinator {
   // Logs a limited number of lines per address. Returns false if the line was not logged.
   bool log_about_peer(const std::string& address, const std::string& line);
   void send_away(NodeId from, const std::string& host, const std::string& address, const std::string& why);
+  void has_no_place(NodeId from, const std::string& host, const std::string& address);
   void gather(TimePoint now);
   void gather_more(TimePoint now);
+  std::chrono::milliseconds wait_for_nodes() const;
   void tell_who_is_missing(TimePoint now);
   void start(TimePoint now);
   void blame(const Node& node, wire::Cause cause, TimePoint now);
@@ -206,7 +209,7 @@ class Coordinator {
   int still_run_ = 0;  // nodes that take part and have not ended; counted, as each message needs the number
   int attempt_ = 0;
   int own_from_ = 0;       // the first attempt that this coordinator has begun
-  int seen_attempt_ = -1;  // the newest one of which a node knew that came after the election
+  int seen_attempt_;  // the newest one that another coordinator has run
   TimePoint gathering_since_;
   TimePoint enough_since_;
   bool is_enough_ = false;

@@ -39,6 +39,7 @@ CoordinatorOptions coordinator_options(const LaunchPlan& plan) {
           plan.max_restarts,
           plan.image_cost,
           !plan.image_dir.empty(),
+          plan.earlier.count,
           std::chrono::duration_cast<std::chrono::milliseconds>(now).count(),
           plan.exit_timeout};
 }

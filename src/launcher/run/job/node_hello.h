@@ -19,6 +19,11 @@ void set_clocks(wire::NodeHello& hello);
 // Returns whether another node may lead the job when the first one is lost. Nodes with numbers are all needed.
 bool may_be_led_by_any_node(const LaunchPlan& plan);
 
+// Returns the name of the job that checks the nodes of this one.
+inline std::string name_of_check(const std::string& run_id) {
+  return run_id + ".check";
+}
+
 // --- These pure functions compare a connecting node with the coordinator's own node.
 
 // Returns why the node cannot belong to this job, as in "it belongs to job 'b', …", or an empty string if it can. If

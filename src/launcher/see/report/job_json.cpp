@@ -360,6 +360,7 @@ std::string job_started_line(const LaunchPlan& plan, const StartPlace& place, Wa
   json["variables"] = shared_variables(plan.inherited_environment);
   json["nodes"] = plan.nodes.asked;
   json["recording"] = name_of(plan.recording);
+  if (plan.earlier.count > 0) json["attempts_before"] = plan.earlier.count;
   if (!place.directory.empty()) json["directory"] = place.directory;
   if (!place.system.empty()) json["system"] = place.system;
   if (!place.log_directory.empty()) json["log_directory"] = place.log_directory;

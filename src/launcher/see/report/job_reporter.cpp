@@ -90,6 +90,7 @@ std::optional<base::Failure> JobReporter::begin() {
   }
   std::error_code error;
   const std::string directory = std::filesystem::current_path(error).string();
+  for (const std::string& line : plan_.earlier.events) memory_.add(line);
   const std::string line = job_started_line(plan_, {log_directory(), directory, describe_system()}, wall_now());
   if (!report.empty()) memory_.add(line);
   return events_.begin(line);
@@ -287,6 +288,15 @@ void JobReporter::ended_between_attempts(const JobOutcome& outcome) {
   evidence_ = {};
   text_ = {describe_failure(outcome) + ", before the next attempt"};
   say_last(level_of(outcome), text_.front());
+}
+
+EarlierAttempts JobReporter::attempts() const {
+  EarlierAttempts left{placement_.attempt + 1, placement_.node_count, placement_.node_rank,
+                       node_name(plan_.host_name, placement_), memory_.lines()};
+  if (attempts_ == 0) left.count = left.nodes = 0;
+  for (const auto& [attempt, kept] : memory_.histories())
+    left.events.push_back(history_line(plan_, left.node_name, kept, wall_now()));
+  return left;
 }
 
 void JobReporter::job_failed(const base::Failure& failure) {

@@ -149,6 +149,7 @@ class RunReader {
 
   void job_started(const Json& event) {
     has_start_ = true;
+    has_gone_on_ = has_gone_on_ || integer_at(event, "attempts_before") > 0;
     if (!run_.started.empty()) return;  // another node of the job writes to the same file
     run_.started = text_at(event, "time");
     run_.run_id = text_at(event, "run_id");
@@ -274,7 +275,7 @@ class RunReader {
 
   void job_ended(const Json& event) {
     run_.exit_code = integer_at(event, "exit_code");
-    run_.seconds = number_at(event, "run_seconds");
+    run_.seconds = has_gone_on_ ? event_time_ : number_at(event, "run_seconds");
     run_.text = texts_at(event, "text");
   }
 
@@ -317,6 +318,7 @@ class RunReader {
   std::map<int, std::map<int, WorkerRecord>> workers_;  // by attempt and rank
   std::string recording_;
   bool has_start_ = false;
+  bool has_gone_on_ = false;     // after a hang, in another call of launch()
   std::optional<double> begin_;  // seconds since 1970
   double event_time_ = 0;
   double now_ = 0;
@@ -362,7 +364,8 @@ std::optional<RunRecord> read_run(std::span<const std::string> event_lines, cons
       events.clear();
       started.clear();
     }
-    if (kind == "job_started" && !started.insert(text_at(event, "node")).second) {
+    const bool goes_on = integer_at(event, "attempts_before") > 0;
+    if (kind == "job_started" && !goes_on && !started.insert(text_at(event, "node")).second) {
       events.clear();  // the run id is used again
       started = {text_at(event, "node")};
     }

@@ -38,8 +38,10 @@ std::uint64_t memory_room(const std::string& root) {
     const auto limit = read("/memory.max", "/memory.limit_in_bytes");
     const auto used = read("/memory.current", "/memory.usage_in_bytes");
     if (!limit || !used) continue;
-    const std::uint64_t kept =
-        *used - std::min(*used, number_after(base::read_file(root + cgroup.folder + "/memory.stat"), "inactive_file"));
+    // The kernel gives up pages of files before it kills a process.
+    const std::string statistics = base::read_file(root + cgroup.folder + "/memory.stat");
+    const std::uint64_t files = number_after(statistics, "inactive_file") + number_after(statistics, "active_file");
+    const std::uint64_t kept = *used - std::min(*used, files);
     room = std::min(room, *limit - std::min(*limit, kept));
   }
   return room;

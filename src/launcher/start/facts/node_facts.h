@@ -53,12 +53,13 @@ struct FactsWanted {
   std::string auth_token_file;     // empty if no file is named
   std::string scheduler = "auto";  // see ClusterRequest
   bool topology = false;
+  bool gpus = true;  // if the driver hangs, so do its files
   std::string python_hook = {};          // folder where the hook is installed
   std::string nccl_profiler = {};        // where the plug-in for NCCL is installed
   std::string virtual_environment = {};  // the launcher's own; empty if there is none
 };
 
-// Reads files and the environment only. No driver library is loaded, so the function cannot hang on a GPU.
+// Reads files and the environment only. No library of a driver is loaded.
 NodeFacts gather_node_facts(const FactsWanted& wanted);
 
 // Returns the job's token, from `file` if it is named, or from DDP_AUTH_TOKEN in the "NAME=value" lines. Returns null

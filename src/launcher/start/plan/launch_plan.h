@@ -40,10 +40,23 @@ struct WorkerBinding {
   std::string description;        // "NUMA node 0, CPUs 0-15 (near GPU 0)"
 };
 
+// What the attempts of a job have left that an earlier call of launch() has run.
+struct EarlierAttempts {
+  int count = 0;
+  int nodes = 0;  // of the last one; 0 if this node took part in none
+  int node_rank = 0;
+  std::string node_name;
+  std::vector<std::string> events;  // for --report; see EventMemory
+};
+
 // Describes the nodes of a job. If there is one, it has no others.
 struct NodesPlan {
   int min = 1;
   int max = 1;
+  // How many of them come at once, as their check has shown. The job does not wait long for others.
+  std::optional<int> expected;
+  // The job that checks the nodes of another one, which follows at the same endpoint.
+  bool is_check = false;
   std::string asked = "1";                    // --nnodes as text
   std::optional<int> rank;                    // set if every node gives its number
   std::chrono::milliseconds join_timeout{0};  // how long to wait for `min` nodes
@@ -78,6 +91,7 @@ struct LaunchPlan : JobWishes, WorkerCommand {
   std::vector<WorkerBinding> bindings;  // by local rank; empty if the workers are not bound
   std::optional<int> omp_threads;       // value of OMP_NUM_THREADS, unless the user has set it
   NodesPlan nodes;
+  EarlierAttempts earlier;
   StorePlan store;
   OutputPlan output;
   RunFiles files;

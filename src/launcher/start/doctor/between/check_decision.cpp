@@ -80,7 +80,6 @@ HangFindings explain_hang(const NodeResult& result) {
 
 CheckDecision decide_on_check(const NodeResult& result, const NodesPlan& nodes) {
   CheckDecision decision;
-  decision.nodes = nodes;
   const auto say = [&](LogLevel level, const std::vector<std::string>& lines) {
     for (const std::string& line : lines) decision.lines.push_back({level, LogSource::launcher, line});
   };
@@ -98,6 +97,7 @@ CheckDecision decide_on_check(const NodeResult& result, const NodesPlan& nodes) 
   } else if (is_bad) {
     say(level, lines_of(result, Grade::fail, result.node));
   }
+  decision.nodes = good;
   if (bad.empty()) return decision;
   const std::string which = names_of_nodes(result.job, bad);
   if (!can_start) {
@@ -119,11 +119,6 @@ CheckDecision decide_on_check(const NodeResult& result, const NodesPlan& nodes) 
     say(LogLevel::warning, {which + base::plural(std::ssize(bad), " is", " are") +
                             " left out of the job, which starts on " + base::counted(good, "node")});
   }
-  decision.nodes.max = good;
-  // The numbers of the others stay without a gap.
-  if (nodes.rank)
-    decision.nodes.rank =
-        *nodes.rank - static_cast<int>(std::ranges::count_if(bad, [&](int node) { return node < *nodes.rank; }));
   return decision;
 }
 

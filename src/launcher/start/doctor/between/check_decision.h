@@ -13,7 +13,7 @@ namespace ddp::launcher::doctor {
 struct CheckDecision {
   bool starts = true;          // this node takes part in the job
   bool is_left_out = false;    // and the job starts on the others
-  NodesPlan nodes;             // of the job without the nodes that are left out
+  int nodes = 0;               // those that take part
   std::vector<LogLine> lines;  // for the user of this node
 };
 

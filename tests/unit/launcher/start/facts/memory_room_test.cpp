@@ -42,7 +42,7 @@ TEST_CASE("without limits the memory room is what the kernel reports as availabl
   CHECK(memory_room(system.root()) == 1000 * kMiB);
 }
 
-TEST_CASE("the tightest memory limit counts, and inactive files do not count as used") {
+TEST_CASE("the tightest memory limit counts, and the contents of files do not count as used") {
   System system;
   system.write("/sys/fs/cgroup/memory.max", std::to_string(900 * kMiB) + "\n");
   system.write("/sys/fs/cgroup/memory.current", std::to_string(100 * kMiB) + "\n");
@@ -51,8 +51,8 @@ TEST_CASE("the tightest memory limit counts, and inactive files do not count as 
   system.write("/sys/fs/cgroup/job/memory.current", std::to_string(300 * kMiB) + "\n");
   CHECK(memory_room(system.root()) == 100 * kMiB);
   system.write("/sys/fs/cgroup/job/memory.stat",
-               "anon 1\ninactive_file " + std::to_string(50 * kMiB) + "\nactive_file 9\n");
-  CHECK(memory_room(system.root()) == 150 * kMiB);
+               "anon 1\ninactive_file " + std::to_string(50 * kMiB) + "\nactive_file " + std::to_string(20 * kMiB) + "\n");
+  CHECK(memory_room(system.root()) == 170 * kMiB);
   system.write("/sys/fs/cgroup/job/memory.current", std::to_string(500 * kMiB) + "\n");
   CHECK(memory_room(system.root()) == 0);
 }
