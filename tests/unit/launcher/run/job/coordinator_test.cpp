@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "launcher/run/job/node_hello.h"
 #include "support/catch.h"
 #include "support/coordinator_job.h"
 
@@ -219,6 +220,47 @@ TEST_CASE("a job with a range of nodes begins after the last call") {
   job.passes(2s, {7, 8});
   REQUIRE(job.to<wire::CoordinatorBegins>(7).size() == 1);
   CHECK(job.to<wire::CoordinatorBegins>(7)[0].node_count == 3);
+}
+
+TEST_CASE("a job whose nodes were checked waits only a moment for others") {
+  CoordinatorOptions options;
+  options.nodes.min = 2;
+  options.nodes.max = 4;
+  options.nodes.last_call = 30s;
+  options.nodes.expected = 3;
+  Job job(options);
+  job.comes(7, node("b")).passes(9s, {7});
+  CHECK(job.to<wire::CoordinatorBegins>(7).empty());
+  job.comes(8, node("c")).passes(2s, {7, 8});
+  REQUIRE(job.to<wire::CoordinatorBegins>(7).size() == 1);
+  CHECK(job.to<wire::CoordinatorBegins>(7)[0].node_count == 3);
+}
+
+TEST_CASE("a node that comes to a check too late looks again and finds the job") {
+  CoordinatorOptions options;
+  options.nodes.is_check = true;
+  Job check(options);
+  check.comes(7, node("b")).comes(8, node("c"));
+  CHECK(check.to<wire::CoordinatorRefuses>(8).empty());
+  CHECK(check.count<CloseNode>() == 1);
+
+  wire::NodeHello late = node("c");
+  late.job = name_of_check(late.job);
+  Job job;
+  job.comes(7, node("b")).comes(8, late);
+  REQUIRE(job.to<wire::CoordinatorRefuses>(8).size() == 1);
+  CHECK(job.to<wire::CoordinatorRefuses>(8)[0].why == "it has come too late for the check");
+  const auto is_about_late = [](const std::string& line) { return line.find("refused") != std::string::npos; };
+  CHECK(std::ranges::none_of(job.messages(), is_about_late));
+}
+
+TEST_CASE("attempts go on with the numbers of an earlier start") {
+  CoordinatorOptions options;
+  options.attempts_before = 2;
+  Job job(options);
+  job.comes(7, node("b"));
+  REQUIRE(job.to<wire::CoordinatorBegins>(7).size() == 1);
+  CHECK(job.to<wire::CoordinatorBegins>(7)[0].attempt == 2);
 }
 
 TEST_CASE("the first cause ends the job on all nodes") {
