@@ -237,9 +237,7 @@ base::ExitStatus supervise_job(Shared& shared, base::UniqueFd lifeline) {
       end = outcome.value().status;
       reporter.job_ended(outcome.value(), end);
       const wire::CauseCode cause = code_of(outcome.value());
-      EarlierAttempts attempts = reporter.attempts();
-      if (cause != wire::CauseCode::transport) attempts.events.clear();
-      leave(shared, cause, std::move(attempts));
+      leave(shared, cause, reporter.attempts(cause == wire::CauseCode::transport));
     } else {
       reporter.job_failed(outcome.error());
     }

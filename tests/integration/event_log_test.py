@@ -26,6 +26,7 @@ UNSEEN = {
     ("stall", "transfer"): "hang_test: chain", ("group_at", "transfers"): "hang_test: chain",
     ("transfer_at", "call"): "hang_test: chain", ("transfer_at", "number"): "hang_test: chain",
     ("transfer_at", "waited_for"): "hang_test: chain", ("transfer_at", "place"): "hang_test: chain",
+    ("job_started", "attempts_before"): "needs a GPU: gpu_hang_test.py",
     ("worker_started", "gpu"): "needs a GPU",
     ("rank_at", "node"): "needs several nodes: nodes_hang_test.py",
     **{(section, "gpu_uuid"): "needs a GPU" for section in ("worker_ended", "cause worker_failed", "worker")},

@@ -28,12 +28,33 @@ def a_gpu_that_does_not_come_to_the_collective_is_named() -> None:
     assert f"its GPU has not started #{number}" in done.stderr and f"its GPU is executing #{number}" in done.stderr, done
 
 
+def with_two_gpus() -> list:
+    """Returns the beginning of a command line that sees two GPUs."""
+    gpus = " && ".join(f"mkdir -p /proc/driver/nvidia/gpus/0000:0{i}:00.0 && printf 'Model: Fake\\nGPU UUID: GPU-{i}\\nDevice Minor: {i}\\n'"
+                       f" > /proc/driver/nvidia/gpus/0000:0{i}:00.0/information" for i in range(2))
+    return ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs tmpfs /proc/driver && {gpus} && exec "$@"', "sh"]
+
+
+def the_doctor_proves_it_beside_a_job_that_hangs() -> None:
+    if os.geteuid() != 0:
+        return print("not root: no mounts")
+    job = subprocess.Popen([*with_two_gpus(), BIN / "ddplaunch", "--nproc_per_node=2", "--hang-timeout=5", "--hang-action=warn",
+                            BIN / "gpu_hanging_worker"], stderr=subprocess.PIPE, text=True)
+    said = ""
+    while "DDP-H10" not in said:
+        said += job.stderr.readline()
+    doctor = subprocess.run([*with_two_gpus(), BIN / "ddplaunch", "doctor", "--deep"], capture_output=True, text=True, timeout=120,
+                            env={**os.environ, "FAKE_GPU_PEERS": "mirror"})
+    assert job.poll() is None, said
+    job.terminate()
+    job.communicate(timeout=60)
+    assert "FAIL     peer-writes    GPU 0 → GPU 1: writes never arrive" in doctor.stdout and doctor.returncode == 2, doctor
+
+
 def a_job_whose_gpus_cannot_write_to_each_other_says_so_and_falls_back() -> None:
     if os.geteuid() != 0:
         return print("not root: no mounts")
-    gpus = " && ".join(f"mkdir -p /proc/driver/nvidia/gpus/0000:0{i}:00.0 && printf 'Model: Fake\\nGPU UUID: GPU-{i}\\nDevice Minor: {i}\\n'"
-                       f" > /proc/driver/nvidia/gpus/0000:0{i}:00.0/information" for i in range(2))
-    inside = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs tmpfs /proc/driver && {gpus} && exec "$@"', "sh"]
+    inside = with_two_gpus()
     program = f'if [ "$NCCL_P2P_DISABLE" = 1 ]; then echo "rank $RANK is done"; else exec {BIN}/gpu_hanging_worker; fi'
     ends, events, reports = {}, {}, {}
     for options in ((), ("--fallback", "--max-restarts=2")):
@@ -63,4 +84,5 @@ def a_job_whose_gpus_cannot_write_to_each_other_says_so_and_falls_back() -> None
 
 if __name__ == "__main__":
     a_gpu_that_does_not_come_to_the_collective_is_named()
+    the_doctor_proves_it_beside_a_job_that_hangs()
     a_job_whose_gpus_cannot_write_to_each_other_says_so_and_falls_back()

@@ -67,7 +67,9 @@ std::string without_counts(std::string_view text) {
 
 void name_suspects_by_stacks(HangNews& news) {
   const bool is_open = news.verdict.kind == VerdictKind::silent && news.verdict.waiting.empty();
-  const bool may_lack_stacks = news.verdict.kind == VerdictKind::transport && news.verdict.is_by_stack;
+  // The stack of a rank may have come later than the verdict.
+  const bool may_lack_stacks =
+      news.verdict.is_by_stack && (news.verdict.kind == VerdictKind::transport || differs(news.verdict.kind));
   if (!is_open && !may_lack_stacks) return;
   std::vector<RankView> known;
   std::vector<std::pair<int, CallView>> waits;

@@ -13,6 +13,7 @@ namespace ddp::launcher {
 
 void add_to_reports(const LaunchPlan& plan, EarlierAttempts& attempts, std::span<const LogLine> lines,
                     const LogWriter& log) {
+  if (lines.empty()) return;
   const auto warn = [&](const std::string& why) { log({LogLevel::warning, LogSource::launcher, why}); };
   auto events = LineFile::open("--event-log", plan.event_log, warn);
   if (!events) warn(events.error().message);

@@ -267,7 +267,7 @@ std::vector<std::string> hint_lines(const HangNews& news) {
   if (may_differ_in_root(news)) {
     return {
         "  check that all ranks name the same src or dst in this call (PyTorch does not record it); otherwise try "
-        "GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME or, for GPUs, NCCL_P2P_DISABLE=1"};
+        "GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME or, for GPUs, ddplaunch doctor --deep"};
   }
   std::vector<std::string> lines;
   if (is_recorded(news)) {
@@ -279,10 +279,11 @@ std::vector<std::string> hint_lines(const HangNews& news) {
       std::ranges::any_of(news.ranks, [&](const RankView& rank) { return !gpu_text(rank, news.verdict).empty(); });
   lines.push_back(
       on_gpus
-          ? "  try NCCL_P2P_DISABLE=1: if it helps, PCIe ACS or an IOMMU blocks peer access between GPUs; disable ACS "
-            "or boot with iommu=pt. NCCL_DEBUG=INFO makes NCCL log what it does"
+          ? "  ddplaunch doctor --deep on a node proves whether its GPUs can write to each other, also beside this job "
+            "if "
+            "they have memory left. NCCL_DEBUG=INFO makes NCCL log what it does"
           : "  try GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME=<the interface that reaches the other nodes>; for GPUs, "
-            "try NCCL_P2P_DISABLE=1 and NCCL_DEBUG=INFO");
+            "try ddplaunch doctor --deep and NCCL_DEBUG=INFO");
   return lines;
 }
 

@@ -290,10 +290,14 @@ void JobReporter::ended_between_attempts(const JobOutcome& outcome) {
   say_last(level_of(outcome), text_.front());
 }
 
-EarlierAttempts JobReporter::attempts() const {
-  EarlierAttempts left{placement_.attempt + 1, placement_.node_count, placement_.node_rank,
-                       node_name(plan_.host_name, placement_), memory_.lines()};
-  if (attempts_ == 0) left.count = left.nodes = 0;
+EarlierAttempts JobReporter::attempts(bool with_events) const {
+  EarlierAttempts left;
+  left.node_rank = placement_.node_rank;
+  left.node_name = node_name(plan_.host_name, placement_);
+  if (attempts_ > 0) left.count = placement_.attempt + 1;
+  if (attempts_ > 0) left.nodes = placement_.node_count;
+  if (!with_events) return left;
+  left.events = memory_.lines();
   for (const auto& [attempt, kept] : memory_.histories())
     left.events.push_back(history_line(plan_, left.node_name, kept, wall_now()));
   return left;

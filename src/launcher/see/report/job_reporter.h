@@ -41,9 +41,9 @@ class JobReporter {
   void job_ended(const JobOutcome& outcome, const base::ExitStatus& end) { finish(outcome, end.shell_code(), ""); }
   void job_failed(const base::Failure& failure);  // an attempt could not begin; the exit code is kExitOwnFault
 
-  // Returns what is left of the attempts of this job, for a call of launch() that goes on with it. The events are those
-  // for the report, if there is one.
-  EarlierAttempts attempts() const;
+  // Returns what is left of the attempts of this job, for a call of launch() that goes on with it. `with_events` adds
+  // those for the report, if there is one.
+  EarlierAttempts attempts(bool with_events) const;
 
  private:
   void attempt_began(const Placement& placement);

@@ -105,9 +105,10 @@ TEST_CASE("stacks taken at the limit name the ranks that are in another collecti
 
 TEST_CASE("stacks taken at the limit correct a wait that earlier ones seemed to show") {
   // The first stack of rank 1 could not be read in time, so it might wait for the same operation as the others.
-  const auto corrected = [](const std::vector<Rank>& ranks, bool is_by_stack) {
+  const auto corrected = [](const std::vector<Rank>& ranks, bool is_by_stack,
+                            VerdictKind kind = VerdictKind::transport) {
     HangNews news = news_of(ranks);
-    news.verdict.kind = VerdictKind::transport;
+    news.verdict.kind = kind;
     news.verdict.is_by_stack = is_by_stack;
     news.verdict.waiting = {0, 1, 2};
     for (RankView& rank : news.ranks) {
@@ -121,6 +122,9 @@ TEST_CASE("stacks taken at the limit correct a wait that earlier ones seemed to 
   CHECK(corrected({kWaits, kComputes, kWaits}, true) == std::pair(VerdictKind::not_called, std::vector{1}));
   CHECK(corrected({kWaits, kWaits, kWaits}, true) == std::pair(VerdictKind::transport, std::vector<int>()));
   CHECK(corrected({kWaits, {{}}, kWaits}, true) == std::pair(VerdictKind::transport, std::vector<int>()));
+  // While the stack of rank 2 was not known, one rank was in each call, and both were named.
+  CHECK(corrected({kWaits, {kInBarrier}, kWaits}, true, VerdictKind::different_call) ==
+        std::pair(VerdictKind::different_call, std::vector{1}));
   // What pages show counts more than stacks.
   CHECK(corrected({kWaits, kComputes, kWaits}, false) == std::pair(VerdictKind::transport, std::vector<int>()));
 }

@@ -263,7 +263,7 @@ TEST_CASE("a rank's GPU progress is shown if it is known") {
     return false;
   };
   CHECK(has("the GPU of rank 1 has not started all_reduce"));
-  CHECK_FALSE(has("NCCL_P2P_DISABLE=1: if it helps"));
+  CHECK_FALSE(has("ddplaunch doctor --deep on a node"));
   for (RankView& rank : news.ranks) rank.page.groups[0].gpu_queued = 7;
   CHECK(has("its GPU has not started #7"));
   news.ranks[0].page.groups[0].gpu_started = 7;
@@ -288,7 +288,7 @@ TEST_CASE("the report suggests settings if all ranks have called the collective"
   news.verdict.kind = VerdictKind::transport;
   CHECK(has("  try GLOO_SOCKET_IFNAME"));
   news.ranks[0].page.groups[0].gpu_queued = 7;
-  CHECK(has("  try NCCL_P2P_DISABLE=1: if it helps, PCIe ACS or an IOMMU"));
+  CHECK(has("  ddplaunch doctor --deep on a node proves whether"));
   CHECK(has("all ranks are in "));
   news.verdict.finished = {0, 2};
   CHECK(has(", which is done on ranks 0, 2 only  [DDP-H07 transport]"));
@@ -296,9 +296,9 @@ TEST_CASE("the report suggests settings if all ranks have called the collective"
   GroupView& group = news.ranks[0].page.groups[0];
   group.is_sampled = true;
   group.launches = LaunchView{};
-  CHECK_FALSE(has("NCCL_P2P_DISABLE=1: if it helps"));
+  CHECK_FALSE(has("ddplaunch doctor --deep on a node"));
   group.launches->kernels_from = 1;
-  CHECK(has("NCCL_P2P_DISABLE=1: if it helps"));
+  CHECK(has("ddplaunch doctor --deep on a node"));
   CHECK_FALSE(has("PyTorch"));
 }
 
