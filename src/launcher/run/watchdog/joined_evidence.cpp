@@ -70,7 +70,9 @@ void name_suspects_by_stacks(HangNews& news) {
   // The stack of a rank may have come later than the verdict.
   const bool may_lack_stacks =
       news.verdict.is_by_stack && (news.verdict.kind == VerdictKind::transport || differs(news.verdict.kind));
-  if (!is_open && !may_lack_stacks) return;
+  // Steps show that a rank is behind, and stacks may show what the others wait for.
+  const bool is_behind = news.verdict.kind == VerdictKind::behind;
+  if (!is_open && !may_lack_stacks && !is_behind) return;
   std::vector<RankView> known;
   std::vector<std::pair<int, CallView>> waits;
   for (const RankView& rank : news.ranks) {
@@ -93,7 +95,8 @@ void name_suspects_by_stacks(HangNews& news) {
   const bool all_are_known = known.size() == news.ranks.size();
   const auto names_suspects = [&](const Verdict& verdict) {
     const bool is_among_waiting = differs(verdict.kind) || verdict.kind == VerdictKind::each_other;
-    return verdict.is_by_stack && !verdict.culprits.empty() && (all_are_known || !is_among_waiting);
+    const bool contradicts = is_behind && verdict.culprits != news.verdict.culprits;
+    return verdict.is_by_stack && !verdict.culprits.empty() && (all_are_known || !is_among_waiting) && !contradicts;
   };
   const std::vector<Verdict> verdicts = find_verdicts(known);
   const auto found = std::ranges::find_if(verdicts, names_suspects);

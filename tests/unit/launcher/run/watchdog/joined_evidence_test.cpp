@@ -129,6 +129,20 @@ TEST_CASE("stacks taken at the limit correct a wait that earlier ones seemed to 
   CHECK(corrected({kWaits, kComputes, kWaits}, false) == std::pair(VerdictKind::transport, std::vector<int>()));
 }
 
+TEST_CASE("stacks taken at the limit show what the others wait for if steps show that a rank is behind") {
+  const auto judged = [](const std::vector<Rank>& ranks) {
+    HangNews news = news_of(ranks);
+    news.verdict.kind = VerdictKind::behind;
+    news.verdict.culprits = {1};
+    news.verdict.waiting = {0, 2};
+    name_suspects_by_stacks(news);
+    return std::pair(news.verdict.kind, news.verdict.culprits);
+  };
+  CHECK(judged({kWaits, kComputes, kWaits}) == std::pair(VerdictKind::not_called, std::vector{1}));
+  CHECK(judged({kWaits, kWaits, kComputes}) == std::pair(VerdictKind::behind, std::vector{1}));
+  CHECK(judged({kComputes, kComputes, kComputes}) == std::pair(VerdictKind::behind, std::vector{1}));
+}
+
 TEST_CASE("native stacks are joined with those of Python") {
   const Rank native = {
       {"pthread_cond_wait (libc.so.6)", "c10d::Work::wait (libtorch_cpu.so)", "_PyEval_Eval (python3)"}, StackSource::eu_stack};
