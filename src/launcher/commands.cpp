@@ -342,7 +342,7 @@ int start_here(Options options, const std::string& invoked_as, const std::vector
   LaunchEnd end = launch(job, log, link_of(controller));
   if (end.cause == wire::CauseCode::transport) {
     const std::string fallback = check_after_hang(job, end.attempts, options, log, environment, controller);
-    if (starts_again(job, end.attempts, fallback, log)) end = launch(job, log, link_of(controller));
+    if (starts_again(job, std::move(end.attempts), fallback, log)) end = launch(job, log, link_of(controller));
   }
   return end_as(end.status, controller);
 }

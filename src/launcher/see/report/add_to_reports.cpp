@@ -11,6 +11,16 @@
 
 namespace ddp::launcher {
 
+// The first node knows the ranks of all nodes.
+std::optional<base::Failure> write_html_report(const LaunchPlan& plan, int node_rank,
+                                               std::span<const std::string> events,
+                                               const std::map<int, AttemptHistory>& histories) {
+  const std::string& file = plan.report_file;
+  if (file.empty() || node_rank != 0) return std::nullopt;
+  const auto run = read_run(events, "", histories).value_or(RunRecord());
+  return write_report(file, html_report(run), "--report=" + file, Document::report);
+}
+
 void add_to_reports(const LaunchPlan& plan, EarlierAttempts& attempts, std::span<const LogLine> lines,
                     const LogWriter& log) {
   if (lines.empty()) return;
@@ -21,11 +31,7 @@ void add_to_reports(const LaunchPlan& plan, EarlierAttempts& attempts, std::span
     attempts.events.push_back(message_line(plan, attempts.node_name, line, std::chrono::system_clock::now()));
     if (events) events.value().write(attempts.events.back());
   }
-  const std::string& file = plan.report_file;
-  if (file.empty() || attempts.node_rank != 0) return;
-  const auto run = read_run(attempts.events, "", {}).value_or(RunRecord());
-  if (const auto failure = write_report(file, html_report(run), "--report=" + file, Document::report))
-    warn(failure->message);
+  if (const auto failure = write_html_report(plan, attempts.node_rank, attempts.events)) warn(failure->message);
 }
 
 }  // namespace ddp::launcher

@@ -16,13 +16,12 @@
 #include "launcher/run/job/cause_code.h"
 #include "launcher/run/job/restore_plan.h"
 #include "launcher/run/process/process_tree.h"
+#include "launcher/see/report/add_to_reports.h"
 #include "launcher/see/report/core_location.h"
 #include "launcher/see/report/event_text.h"
 #include "launcher/see/report/hang_report.h"
 #include "launcher/see/report/history_json.h"
-#include "launcher/see/report/html/html_report.h"
 #include "launcher/see/report/job_json.h"
-#include "launcher/see/report/report_data.h"
 #include "launcher/see/report/report_file.h"
 #include "launcher/see/report/trace_file.h"
 #include "launcher/start/plan/used_gpu.h"
@@ -143,16 +142,6 @@ void JobReporter::write_history(const AttemptHistory& history_of_attempt) {
   if (plan_.report_file.empty()) return;
   const AttemptHistory only_number{.attempt = history_of_attempt.attempt};
   memory_.add(history_line(plan_, node, only_number, wall_now()), as_logged(history_of_attempt));
-}
-
-// The first node knows the ranks of all nodes, so it writes the report.
-void JobReporter::write_html_report() {
-  const std::string& file = plan_.report_file;
-  if (file.empty() || placement_.node_rank != 0) return;
-  const auto run = read_run(memory_.lines(), "", memory_.histories()).value_or(RunRecord());
-  if (const auto failure = write_report(file, html_report(run), "--report=" + file, Document::report)) {
-    say_last(LogLevel::error, failure->message);
-  }
 }
 
 // The first node says the notes while it waits for the others, because they may explain what it waits for.
@@ -322,7 +311,8 @@ void JobReporter::finish(const JobOutcome& outcome, int exit_code, const std::st
   write_event(job_ended_line(plan_, end, wall_now()));
   lines_.finish();
   if (const auto failure = pass_error_upwards(outcome, exit_code)) say_last(LogLevel::error, failure->message);
-  write_html_report();
+  if (const auto failure = write_html_report(plan_, placement_.node_rank, memory_.lines(), memory_.histories()))
+    say_last(LogLevel::error, failure->message);
   if (plan_.summary_file.empty()) return;
   const std::string& file = plan_.summary_file;
   if (const auto failure = write_report(file, summary_document(plan_, outcome, end, evidence_, log_directory()),

@@ -50,7 +50,6 @@ class JobReporter {
   bool wants_events() const { return events_.is_open() || !plan_.report_file.empty(); }
   void write_event(const std::string& line);
   void write_history(const AttemptHistory& history_of_attempt);
-  void write_html_report();
   void log_event(const Event& event);
   void log_message(const LogLine& line);
   void searches_for_nodes(bool is_coordinator);
