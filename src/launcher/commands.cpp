@@ -40,7 +40,9 @@
 #include "launcher/start/facts/resource_limits.h"
 #include "launcher/start/plan/launch_plan.h"
 #include "launcher/start/plan/output_plan.h"
+#include "launcher/start/plan/used_gpu.h"
 #include "launcher/start/plan/worker_command.h"
+#include "wire/worker_env.h"
 
 namespace ddp::launcher {
 namespace {
@@ -240,7 +242,7 @@ void accept_signals(const std::vector<int>& signals) {
 std::string check_after_hang(const LaunchPlan& job, EarlierAttempts& attempts, const Options& options, Log& log,
                              const std::vector<std::string>& environment, const Controller* controller) {
   const bool has_several_nodes = attempts.nodes > 1;
-  if (attempts.nodes == 0 || (!has_several_nodes && job.node_gpus.size() < 2)) return "";
+  if (attempts.nodes == 0 || (!has_several_nodes && !has_pair_of_gpus(job))) return "";
   auto check = NodeCheck::plan(options);
   if (!check) return "";
   check.value().forget();
@@ -248,6 +250,9 @@ std::string check_after_hang(const LaunchPlan& job, EarlierAttempts& attempts, c
   write({LogLevel::note, LogSource::hangs, "checking what is between the ranks"});
   check.value().follow(job, attempts.nodes);
   accept_signals(job.ending_signals);  // launch() has blocked them, and no worker runs
+  // Other GPUs may be those of other jobs.
+  if (const auto gpus = gpus_of_workers(job); !gpus.empty())
+    ::setenv(wire::env::kCudaVisibleDevices, base::join(gpus, ",").c_str(), 1);
   check.value().check_this_node({.checkpoint_dir = "", .deep = true}, job.workers);
   doctor::NodeResult result = check.value().alone();
   bool may_fall_back = true;

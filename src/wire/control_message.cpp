@@ -18,7 +18,8 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Subject, {{Subject::nothing, "nothing"},
                                        {Subject::last_evidence, "last evidence"},
                                        {Subject::stacks, "stacks"},
                                        {Subject::records, "records"},
-                                       {Subject::usage, "usage"}})
+                                       {Subject::usage, "usage"},
+                                       {Subject::proof, "proof"}})
 
 // The first entry also stands for unknown names, which another version may send: they count as certain.
 NLOHMANN_JSON_SERIALIZE_ENUM(Knowledge, {{Knowledge::certain, "certain"},

@@ -119,6 +119,7 @@ enum class Subject : std::uint8_t {
   stacks,         // only the stacks of `evidence`
   records,        // what the ranks have recorded since the last answer
   usage,          // processors, memory and GPUs that the ranks use, for the views of the job
+  proof,          // whether the GPUs of a node can write to each other, beside ranks that hang
 };
 // `text` is the launcher's JSON (launcher/run/ranks/shown_ranks.h), or output, which may contain any bytes.
 struct NodeShows {

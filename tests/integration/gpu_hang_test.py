@@ -48,7 +48,30 @@ def the_doctor_proves_it_beside_a_job_that_hangs() -> None:
     assert job.poll() is None, said
     job.terminate()
     job.communicate(timeout=60)
-    assert "FAIL     peer-writes    GPU 0 → GPU 1: writes never arrive" in doctor.stdout and doctor.returncode == 2, doctor
+    assert "FAIL     peer-writes    GPU 0 → GPU 1, GPU 1 → GPU 0: writes never arrive" in doctor.stdout and doctor.returncode == 2, doctor
+
+
+def the_launcher_proves_it_beside_workers_that_go_on() -> None:
+    if os.geteuid() != 0:
+        return print("not root: no mounts")
+    beside = "ddplaunch: check of this node, beside its workers: peer-writes: "
+    proofs = {"": beside + "GPU 0 → GPU 1, GPU 1 → GPU 0: writes never arrive", "used=80400": beside + "a GPU has 1.5 GiB free"}
+    for memory, proof in proofs.items():
+        with tempfile.TemporaryDirectory() as folder:
+            gpus = pathlib.Path(folder, "gpus")
+            gpus.write_text("GPU-0 100 0 - -\nGPU-1 100 0 - -\n")
+            job = subprocess.Popen(
+                [*with_two_gpus(), BIN / "ddplaunch", "--nproc_per_node=2", "--hang-timeout=5", "--hang-action=dump",
+                 f"--event-log={folder}/events", BIN / "gpu_hanging_worker"], stderr=subprocess.PIPE, text=True,
+                env={**os.environ, "FAKE_GPU_PEERS": "mirror", "FAKE_NVML": str(gpus), "FAKE_NVML_HEALTH": memory,
+                     "LD_LIBRARY_PATH": f"{os.environ['LD_LIBRARY_PATH']}:{BIN.parent}/fake_nvml"})
+            said = ""
+            while beside not in said:
+                said += job.stderr.readline()
+            assert job.poll() is None and "DDP-H10" in said and proof in said, said
+            job.terminate()
+            job.communicate(timeout=60)
+            assert proof.removeprefix("ddplaunch: ") in pathlib.Path(folder, "events").read_text(), said
 
 
 def a_job_whose_gpus_cannot_write_to_each_other_says_so_and_falls_back() -> None:
@@ -67,7 +90,7 @@ def a_job_whose_gpus_cannot_write_to_each_other_says_so_and_falls_back() -> None
             reports[options] = pathlib.Path(folder, "report.html").read_text()
             subprocess.run([BIN / "ddplaunch", "report", f"{folder}/events", "-o", f"{folder}/again.html"], check=True, timeout=60)
             again = pathlib.Path(folder, "again.html").read_text()
-        proof = "GPU 0 → GPU 1: writes never arrive, although GPU 0 reads its own back. Through host memory, all arrive"
+        proof = "GPU 0 → GPU 1, GPU 1 → GPU 0: writes never arrive, although the writer reads them back. Through host memory, all arrive"
         assert f"check of this node: peer-writes: {proof}" in ends[options].stderr, ends[options]
         assert proof in reports[options] and proof in again, reports[options]
     assert ends[()].returncode == 124 and "starts again" not in ends[()].stderr, ends
@@ -85,4 +108,5 @@ def a_job_whose_gpus_cannot_write_to_each_other_says_so_and_falls_back() -> None
 if __name__ == "__main__":
     a_gpu_that_does_not_come_to_the_collective_is_named()
     the_doctor_proves_it_beside_a_job_that_hangs()
+    the_launcher_proves_it_beside_workers_that_go_on()
     a_job_whose_gpus_cannot_write_to_each_other_says_so_and_falls_back()

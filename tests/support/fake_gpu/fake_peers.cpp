@@ -73,7 +73,7 @@ std::byte* through_window(const DeviceBlock& block, std::uintptr_t address) {
     if (!mirror) mirror = std::make_unique<std::vector<std::byte>>(block.end - block.begin);
     return mirror->data() + (address - block.begin);
   }
-  if (kind == "wrong_word" && address / 8 % 1000 == 7) return nowhere;
+  if (kind == "wrong_word" && (address - block.begin) / 8 % 1000 == 7) return nowhere;
   if (kind == "lost_flag" && block.end - block.begin <= kFlags) return nowhere;
   while (kind == "hang") std::this_thread::sleep_for(std::chrono::seconds(1));
   if (kind == "slow" && address % 4096 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));

@@ -135,7 +135,9 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(void* device, unsigned long long* 
   return kSuccess;
 }
 int nvmlDeviceGetMemoryInfo(void* device, nvmlMemory_t* memory) {
-  *memory = {80ULL << 30, 0, (1 + trouble_of(device, "used")) << 20};
+  const unsigned long long total = 80ULL << 30;
+  const unsigned long long used = (1 + trouble_of(device, "used")) << 20;
+  *memory = {total, total - used, used};
   return kSuccess;
 }
 int nvmlDeviceGetComputeMode(void* device, int* mode) {

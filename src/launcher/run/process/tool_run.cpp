@@ -37,8 +37,9 @@ base::UniqueFd file_with(const std::string& bytes) {
 }
 
 ToolRun::ToolRun(net::EventLoop& loop, const std::string& path, const std::vector<std::string>& arguments,
-                 std::function<void(std::string output)> done, base::UniqueFd input) {
-  HelperOptions options{{path}, false, input.get()};
+                 std::function<void(std::string output)> done, base::UniqueFd input,
+                 std::vector<std::string> environment) {
+  HelperOptions options{{path}, false, input.get(), std::move(environment)};
   base::append(options.command, arguments);
   HelperCallbacks callbacks;
   callbacks.read = [this](std::size_t /*stream*/, std::string_view bytes) {

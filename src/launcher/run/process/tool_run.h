@@ -24,11 +24,13 @@ base::UniqueFd file_with(const std::string& bytes);
 
 class ToolRun {
  public:
-  // Starts the program with `input` as its standard input, or with nothing to read. Its standard error is discarded.
+  // Starts the program with `input` as its standard input, or with nothing to read, and with these variables
+  // ("NAME=value"), or the launcher's own if there are none. Its standard error is discarded.
   // When it has ended, `done` is called once with its standard output. If this object is destroyed before, it kills the
   // program and never calls `done`.
   ToolRun(net::EventLoop& loop, const std::string& path, const std::vector<std::string>& arguments,
-          std::function<void(std::string output)> done, base::UniqueFd input = {});
+          std::function<void(std::string output)> done, base::UniqueFd input = {},
+          std::vector<std::string> environment = {});
   ToolRun(const ToolRun&) = delete;
   ToolRun& operator=(const ToolRun&) = delete;
 

@@ -100,6 +100,10 @@ void RankExchange::shown(const Shown& shown) {
     if (on_records) on_records(shown);
     return;
   }
+  if (shown.what == wire::Subject::proof) {
+    if (on_proof) on_proof(shown);
+    return;
+  }
   if (shown.what == wire::Subject::ranks) {
     for (RankView& view : read_ranks(shown.text, shown.host, shown.clock_ahead)) {
       if (view.rank < 0 || view.rank >= place_.world_size) continue;

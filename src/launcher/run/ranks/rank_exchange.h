@@ -58,12 +58,14 @@ class RankExchange {
   // `what` is the request that the evidence answers.
   void show(const Evidence& evidence, wire::Subject what);
   void show_records(const std::string& text) { channel_->show(wire::Subject::records, text); }
+  void show_proof(const std::string& text) { channel_->show(wire::Subject::proof, text); }
 
   // --- The coordinator uses these to see the ranks of other nodes.
   void ask_for_ranks() { channel_->ask(wire::Subject::ranks); }
   void ask_for_usage() { channel_->ask(wire::Subject::usage); }
   void ask_for_evidence(wire::Subject what);
   void ask_for_records() { channel_->ask(wire::Subject::records); }
+  void ask_for_proof() { channel_->ask(wire::Subject::proof); }
   // Returns the ranks of other nodes as they were last shown, by rank.
   const std::map<int, RankView>& far() const { return far_; }
   // Returns whether another node has shown its ranks since the last call.
@@ -79,9 +81,10 @@ class RankExchange {
   void shown(const Shown& shown);
   // `asked_at` is when the coordinator asked: its CLOCK_MONOTONIC, nanoseconds.
   void asked(wire::Subject what, std::uint64_t asked_at);
-  // The watchdog sets these two while the workers run.
+  // The watchdog sets these three while the workers run.
   std::function<void(wire::Subject what)> on_asked;
   std::function<void()> on_evidence;
+  std::function<void(const Shown& shown)> on_proof;
   // The watchdog sets these two as long as it exists, because records may arrive after the end of the workers.
   std::function<void(std::uint64_t asked_at)> on_records_asked;
   std::function<void(const Shown& shown)> on_records;

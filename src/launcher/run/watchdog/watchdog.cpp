@@ -14,8 +14,11 @@
 #include "launcher/run/ranks/straggler_table.h"
 #include "launcher/run/ranks/torch_watch.h"
 #include "launcher/run/ranks/usage_watch.h"
+#include "launcher/run/watchdog/evidence/proof_beside.h"
 #include "launcher/run/watchdog/evidence/ras_watch.h"
 #include "launcher/run/watchdog/hang_evidence.h"
+#include "launcher/start/doctor/between/check_decision.h"
+#include "launcher/start/plan/used_gpu.h"
 #include "wire/worker_env.h"
 
 namespace ddp::launcher {
@@ -44,6 +47,7 @@ class RankWatchdog : public Watchdog {
         gpu_check_(parts.plan, placement.first_rank, parts.log, [] { return find_gpus("/"); }),
         torch_(parts.loop, parts.probe, placement.first_rank, parts.log),
         stacks_(parts.loop, parts.probe, placement),
+        proof_(parts.loop),
         records_(parts.exchange, parts.probe, parts.sink, placement),
         activity_(
             parts.processes, gpus_, placement.first_rank, placement.master_port,
@@ -59,7 +63,7 @@ class RankWatchdog : public Watchdog {
                                placement.first_rank,
                                parts.plan.hang.action,
                                sees_others() ? &parts_.exchange : nullptr,
-                               parts_.news,
+                               [this](const HangNews& news) { tell(news); },
                                [this] { return what_they_are_at(); },
                                [this] { activity_.discard_windows(); }};
     HangEvidenceParts of_stacks = of_hangs;
@@ -88,6 +92,9 @@ class RankWatchdog : public Watchdog {
       evidence_->tell_if_complete();
       stack_evidence_->tell_if_complete();
     };
+    parts_.exchange.on_proof = [this](const Shown& shown) {
+      log_proof("node " + shown.host, doctor::read_findings(shown.text).value_or(doctor::Findings()));
+    };
     if (!parts_.plan.hang.is_off() || parts_.sink != nullptr) sample_later();
   }
 
@@ -109,6 +116,7 @@ class RankWatchdog : public Watchdog {
     sample_timer_.reset();
     has_ended_ = true;
     torch_.end();
+    proof_.end();
     stack_evidence_->end();
     evidence_->end();
   }
@@ -117,6 +125,7 @@ class RankWatchdog : public Watchdog {
     leave_exchange();
     sample_timer_.reset();
     has_ended_ = true;
+    proof_.end();
     if (stack_evidence_) stack_evidence_->end();
     stack_evidence_.reset();
     evidence_.reset();
@@ -185,6 +194,7 @@ class RankWatchdog : public Watchdog {
   void leave_exchange() {
     parts_.exchange.on_asked = nullptr;
     parts_.exchange.on_evidence = nullptr;
+    parts_.exchange.on_proof = nullptr;
   }
 
   void sample_later() {
@@ -275,8 +285,32 @@ class RankWatchdog : public Watchdog {
       usage_.measure(ranks, nanoseconds_of(Clock::now()));
       parts_.exchange.show_usage(ranks);
     }
+    if (what == wire::Subject::proof)
+      prove([this](const doctor::Findings& findings) { parts_.exchange.show_proof(doctor::json_text(findings)); });
     if (!HangEvidence::is_evidence(what)) return;
     evidence_->take_own(what, [this, what](const Evidence& evidence) { parts_.exchange.show(evidence, what); });
+  }
+
+  // Reports the news. If ranks hang in a collective that all have called, proves on all nodes whether the GPUs can
+  // write to each other, unless the workers end now: then a check follows that needs no room beside them.
+  void tell(const HangNews& news) {
+    parts_.news(news);
+    if (news.kind == HangNews::Kind::goes_on) proof_.end();
+    const bool hangs_on = news.kind == HangNews::Kind::warned || (news.kind == HangNews::Kind::hung && !news.ends_job);
+    const bool is_wanted = hangs_on && all_wait(news.verdict.kind) && parts_.plan.hang.action != HangAction::warn;
+    if (!is_wanted || is_judged_elsewhere()) return;
+    if (sees_others()) parts_.exchange.ask_for_proof();
+    const std::string where = sees_others() ? "node " + parts_.plan.host_name : "this node";
+    prove([this, where](const doctor::Findings& findings) { log_proof(where, findings); });
+  }
+
+  // Does nothing if this node has proved it already, or has no pair of GPUs.
+  void prove(ProofBeside::Done done) {
+    if (has_ended_ || !has_pair_of_gpus(parts_.plan)) return;
+    proof_.start(gpus_.is_fresh(), parts_.plan, std::move(done));
+  }
+  void log_proof(const std::string& where, const doctor::Findings& findings) {
+    for (const LogLine& line : doctor::explain_proof(where, findings)) parts_.log(line);
   }
 
   // Ranks of different nodes do not compare their calls themselves. The digests of the nodes are enough to detect a
@@ -358,6 +392,7 @@ class RankWatchdog : public Watchdog {
   TorchWatch torch_;
   RasWatch ras_;
   StackWatch stacks_;
+  ProofBeside proof_;
   RecordCollector records_;
   ActivityWatch activity_;
   UsageWatch usage_;

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +47,17 @@ BOOST_DESCRIBE_STRUCT(Finding, (), (check, grade, text, remedy, fallback))
 template <typename T>
 std::string json_text(const T& value) {
   return wire::json_of(value).dump(-1, ' ', false, wire::Json::error_handler_t::replace);
+}
+
+// Returns findings that json_text() has written, or std::nullopt.
+inline std::optional<Findings> read_findings(const std::string& text) {
+  try {
+    Findings findings;
+    wire::read_json(wire::Json::parse(text), findings);
+    return findings;
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace ddp::launcher::doctor

@@ -116,7 +116,8 @@ double nvlink_rate(const Nvml& nvml, Device gpu) {
     int is_active = 0;
     unsigned version = 0;
     if (nvml.link_state(gpu, link, &is_active) != kSuccess || is_active == 0) continue;
-    if (nvml.link_version(gpu, link, &version) == kSuccess && version < std::size(kNvlinkRates)) rate += kNvlinkRates[version];
+    if (nvml.link_version(gpu, link, &version) == kSuccess && version < std::size(kNvlinkRates))
+      rate += kNvlinkRates[version];
   }
   return rate;
 }
@@ -230,9 +231,24 @@ Findings check_gpu_links(const Node& node) {
   const bool is_off = !disable.empty() && disable != "0";
   if (nvlink == 0) return {ok("GPUs exchange at most " + rate_text(pcie) + " in each direction, over PCIe")};
   if (!is_off) return {ok("GPUs exchange at most " + rate_text(nvlink) + " in each direction, over NVLink")};
-  return {warn("NCCL_P2P_DISABLE=" + disable + ": data go over " + of_pcie + " in each direction at most, in place of NVLink, " +
-                   rate_text(nvlink),
+  return {warn("NCCL_P2P_DISABLE=" + disable + ": data go over " + of_pcie +
+                   " in each direction at most, in place of NVLink, " + rate_text(nvlink),
                "unset NCCL_P2P_DISABLE. ddplaunch doctor --deep proves whether GPUs can write to each other")};
+}
+
+std::optional<std::uint64_t> least_free_memory(const Node& node) {
+  const Nvml nvml(node.nvml_library);
+  if (nvml.init == nullptr || nvml.handle == nullptr || nvml.memory == nullptr || nvml.init() != kSuccess)
+    return std::nullopt;
+  std::optional<std::uint64_t> least;
+  for (const VisibleGpu& visible : node.visible()) {
+    Device gpu = nullptr;
+    Memory memory{};
+    if (!visible.index || nvml.handle(static_cast<unsigned>(*visible.index), &gpu) != kSuccess) return std::nullopt;
+    if (nvml.memory(gpu, &memory) != kSuccess) return std::nullopt;
+    least = std::min<std::uint64_t>(least.value_or(memory.free), memory.free);
+  }
+  return least;
 }
 
 Findings check_gpu_health(const Node& node) {

@@ -1,5 +1,6 @@
 #include "launcher/start/doctor/peer_proof.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
@@ -26,7 +27,11 @@ constexpr std::uint64_t kRounds = 500;
 // round needs both GPUs.
 constexpr auto kStepLimit = 10s;
 constexpr auto kRoundsLimit = 20s;
+constexpr auto kRoomLimit = 4s;
 constexpr auto kPairLimit = 55s;  // both directions, and the start of CUDA
+// CUDA takes 300 to 600 MiB of a GPU for each process. The rest is for programs that use the GPU already.
+constexpr std::uint64_t kMemoryOfPair = 600ULL << 20;
+constexpr std::uint64_t kMemoryOfOthers = 1ULL << 30;
 constexpr unsigned kBlocks = 32;
 constexpr unsigned kThreads = 256;  // as in the kernels
 
@@ -41,7 +46,8 @@ void require(CudaStatus status, const char* call) {
 // One GPU in this process, with a buffer of kBytes and a smaller one.
 class Gpu {
  public:
-  Gpu(const CudaDriver& cuda, int number) : cuda_(cuda), number_(number) {
+  // `number` is CUDA's.
+  Gpu(const CudaDriver& cuda, int number, std::string name) : cuda_(cuda), name_(std::move(name)) {
     require(cuda_.get_device(&device_, number), "cuDeviceGet");
     require(cuda_.retain_context(&context_, device_), "cuDevicePrimaryCtxRetain");
     use();
@@ -51,8 +57,8 @@ class Gpu {
     require(cuda_.allocate(&flags_, 4 * sizeof(std::uint64_t)), "cuMemAlloc");
     void* module = nullptr;
     require(cuda_.load_module(&module, kPeerKernels), "cuModuleLoadData");
-    for (auto& [name, function] : kernels_)
-      require(cuda_.find_function(&function, module, name), "cuModuleGetFunction");
+    for (auto& [kernel, function] : kernels_)
+      require(cuda_.find_function(&function, module, kernel), "cuModuleGetFunction");
   }
 
   void use() const { require(cuda_.use_context(context_), "cuCtxSetCurrent"); }
@@ -70,7 +76,7 @@ class Gpu {
   CudaAddress flag() const { return flags_; }
   CudaAddress answer() const { return flags_ + sizeof(std::uint64_t); }
   CudaAddress result() const { return flags_ + 2 * sizeof(std::uint64_t); }
-  std::string name() const { return "GPU " + std::to_string(number_); }
+  const std::string& name() const { return name_; }
 
   void clear(CudaAddress memory, std::size_t bytes) const {
     use();
@@ -131,7 +137,7 @@ class Gpu {
 
  private:
   const CudaDriver& cuda_;
-  int number_;
+  std::string name_;
   int device_ = 0;
   void* context_ = nullptr;
   void* stream_ = nullptr;
@@ -163,7 +169,7 @@ std::string trouble_on_way(const Gpu& from, const Gpu& to) {
   from.write(to.buffer(), 2);
   if (const auto wrong = to.count_wrong(to.buffer(), 2); wrong > 0) {
     const bool is_mirror = wrong == kWords && from.count_wrong(to.buffer(), 2) == 0;
-    return is_mirror ? "writes never arrive, although " + from.name() + " reads its own back"
+    return is_mirror ? "writes never arrive, although the writer reads them back"
                      : "writes by a kernel: " + wrong_text(wrong) + " on their owner";
   }
   to.write(to.buffer(), 3);
@@ -192,6 +198,12 @@ constexpr const char* kRemedy =
     "NCCL_P2P_DISABLE=1 at once, which costs bandwidth. The finding peer-access names what redirects the writes. In a "
     "virtual machine: let the hypervisor pass the GPUs through with ATS, or without peer access";
 
+// Returns the name of the GPU that CUDA counts as `number` in this process. CUDA_VISIBLE_DEVICES may choose some.
+std::string name_of(const Node& node, int number) {
+  const VisibleGpu gpu = node.visible().at(static_cast<std::size_t>(number));
+  return "GPU " + (gpu.index ? std::to_string(*gpu.index) : gpu.name);
+}
+
 Findings prove(const Node& node, int one, int other) {
   ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0);
   const CudaDriver cuda(node.cuda_library);
@@ -200,13 +212,13 @@ Findings prove(const Node& node, int one, int other) {
   int count = 0;
   require(cuda.device_count(&count), "cuDeviceGetCount");
   const bool is_alone = one == other;
-  const std::string pair = "GPU " + std::to_string(one) + (is_alone ? "" : " and GPU " + std::to_string(other));
+  const std::string pair = name_of(node, one) + (is_alone ? "" : " ↔ " + name_of(node, other));
   if (other >= count) return {unknown(pair + ": CUDA shows only " + base::counted(count, "GPU"))};
-  const Gpu first(cuda, one);
-  const Gpu second(cuda, other);
+  const Gpu first(cuda, one, name_of(node, one));
+  const Gpu second(cuda, other, name_of(node, other));
   // The owner of a flag answers in the other direction.
   if (!is_alone && (!first.reaches(second) || !second.reaches(first)))
-    return {ok(pair + " have no peer access, so NCCL goes through host memory")};
+    return {ok(pair + ": no peer access, so NCCL goes through host memory")};
   Findings findings;
   for (const auto& [from, to] : {std::pair(&first, &second), std::pair(&second, &first)}) {
     const std::string way = from->name() + " → " + to->name() + ": ";
@@ -229,20 +241,57 @@ Findings prove(const Node& node, int one, int other) {
   return findings;
 }
 
+// Joins findings that differ only in their pair or way, since all GPUs of a node mostly have the same trouble.
+Findings joined(const Findings& all) {
+  constexpr std::size_t kMostWays = 6;
+  Findings result;
+  std::vector<std::vector<std::string>> ways;  // of each finding of `result`
+  for (Finding finding : all) {
+    const std::size_t colon = finding.text.find(": ");
+    const std::string way = colon == std::string::npos ? "" : finding.text.substr(0, colon);
+    if (colon != std::string::npos) finding.text.erase(0, colon);
+    const auto same = static_cast<std::size_t>(std::ranges::find(result, finding) - result.begin());
+    if (same == result.size()) {
+      result.push_back(std::move(finding));
+      ways.emplace_back();
+    }
+    ways[same].push_back(way);
+  }
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const std::size_t shown = std::min(ways[i].size(), kMostWays);
+    const std::string more = ways[i].size() > shown ? " and " + std::to_string(ways[i].size() - shown) + " more" : "";
+    result[i].text.insert(0, base::join(std::span(ways[i]).first(shown), ", ") + more);
+  }
+  return result;
+}
+
+// Finds nothing if there is memory for all pairs at once, or if the driver does not say.
+Findings check_room(const Node& node) {
+  const std::uint64_t pairs = std::max<std::uint64_t>(node.visible().size(), 2) - 1;  // of each GPU
+  const std::uint64_t needed = pairs * kMemoryOfPair + kMemoryOfOthers;
+  const auto free = least_free_memory(node);
+  if (!free || *free >= needed) return {};
+  return {unknown("a GPU has " + base::human_bytes(*free) + " free, and the proof is made only with " +
+                      base::human_bytes(needed) + ", so that programs which use the GPUs do not lack it",
+                  "ddplaunch doctor --deep when they have ended")};
+}
+
 }  // namespace
 
 Findings check_peer_writes(const Node& node) {
+  const auto gpus = static_cast<int>(node.visible().size());
+  if (gpus == 0) return {ok("no GPU has a peer here")};
+  const Check room = {"peer-writes", check_room};
+  if (Findings lack = run_checks(std::span(&room, 1), node, kRoomLimit); !lack.empty()) return lack;
   std::vector<Check> pairs;
-  for (int one = 0; one < std::ssize(node.gpus); ++one) {
-    for (int other = one + 1; other < std::ssize(node.gpus); ++other) {
+  for (int one = 0; one < gpus; ++one) {
+    for (int other = one + 1; other < gpus; ++other) {
       pairs.push_back({"peer-writes", [one, other](const Node& each) { return prove(each, one, other); }, Grade::fail});
     }
   }
   // A GPU alone shows that the kernels and its memory are right.
-  if (node.gpus.size() == 1)
-    pairs.push_back({"peer-writes", [](const Node& each) { return prove(each, 0, 0); }, Grade::fail});
-  if (pairs.empty()) return {ok("no GPU has a peer here")};
-  return run_checks(pairs, node, kPairLimit);
+  if (gpus == 1) pairs.push_back({"peer-writes", [](const Node& each) { return prove(each, 0, 0); }, Grade::fail});
+  return joined(run_checks(pairs, node, kPairLimit));
 }
 
 }  // namespace ddp::launcher::doctor

@@ -90,7 +90,6 @@ void read_until(std::vector<Running>& all, Clock::time_point end) {
 
 Findings findings_of(Running& running, std::chrono::milliseconds limit) {
   if (running.pid <= 0) return {unknown("no process could be started for it")};
-  Findings findings;
   if (!running.has_ended) {
     // A process that hangs in the kernel does not end by this, so nothing waits for it.
     ::kill(running.pid, SIGKILL);
@@ -102,12 +101,8 @@ Findings findings_of(Running& running, std::chrono::milliseconds limit) {
   int status = 0;
   base::uninterrupted([&] { return ::waitpid(running.pid, &status, 0); });
   if (running.says_too_much) return {unknown("the check says too much to be shown")};
-  try {
-    wire::read_json(wire::Json::parse(running.text), findings);
-  } catch (const std::exception&) {
-    findings = {unknown("the check itself ended early: " + base::ExitStatus::from_wait(status).describe())};
-  }
-  return findings;
+  if (auto read = read_findings(running.text)) return *read;
+  return {unknown("the check itself ended early: " + base::ExitStatus::from_wait(status).describe())};
 }
 
 }  // namespace

@@ -92,6 +92,19 @@ std::string used_gpu(const LaunchPlan& plan, int local_rank, const std::string& 
   return planned.empty() && used ? std::to_string(*used) : planned;
 }
 
+std::vector<std::string> gpus_of_workers(const LaunchPlan& plan) {
+  std::vector<std::string> names;
+  for (const std::optional<std::string>& name : plan.devices) {
+    if (!name) return {};
+    if (std::ranges::find(names, *name) == names.end()) names.push_back(*name);
+  }
+  return names;
+}
+
+bool has_pair_of_gpus(const LaunchPlan& plan) {
+  return plan.node_gpus.size() > 1 && gpus_of_workers(plan).size() != 1;
+}
+
 std::string describe_other_gpus(const LaunchPlan& plan, int first_rank, const std::vector<UsedGpu>& used) {
   const UsedGpu& first = used.front();
   std::string text = "rank " + std::to_string(first_rank + first.local_rank) + " uses " +

@@ -28,6 +28,12 @@ bool uses_other_gpu(const LaunchPlan& plan, int local_rank, const std::string& u
 // plan's. Returns an empty text if the worker has no GPU.
 std::string used_gpu(const LaunchPlan& plan, int local_rank, const std::string& uuid);
 
+// Returns the GPUs that the plan gives to the workers of this node, as CUDA_VISIBLE_DEVICES names them, each once.
+// Returns none if that of a worker is unknown.
+std::vector<std::string> gpus_of_workers(const LaunchPlan& plan);
+// Returns whether workers of this node may exchange data between two GPUs.
+bool has_pair_of_gpus(const LaunchPlan& plan);
+
 struct UsedGpu {
   int local_rank = 0;
   std::string uuid;

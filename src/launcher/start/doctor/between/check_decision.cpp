@@ -15,6 +15,9 @@
 namespace ddp::launcher::doctor {
 namespace {
 
+constexpr std::string_view kProof = "peer-writes";
+constexpr std::string_view kCause = "peer-access";
+
 std::string line_of(const std::string& where, const Finding& finding) {
   const std::string remedy = finding.remedy.empty() ? "" : " (try: " + base::printable(finding.remedy) + ")";
   return "check of " + where + ": " + finding.check + ": " + base::printable(finding.text) + remedy;
@@ -42,8 +45,8 @@ std::vector<std::string> lines_of(const NodeResult& result, Grade grade, std::op
 
 HangFindings explain_hang(const NodeResult& result) {
   // These checks concern what collectives use.
-  constexpr std::string_view kChecks[] = {"peer-writes", "peer-access", "gpu-health", "fabric", "rdma",
-                                          "interfaces",  "pci-links",   "gpus",       "driver", "shared-memory"};
+  constexpr std::string_view kChecks[] = {kProof,       kCause,      "gpu-health", "fabric", "rdma",
+                                          "interfaces", "pci-links", "gpus",       "driver", "shared-memory"};
   const auto is_wanted = [&](const SharedFinding& each) {
     return each.finding.grade >= Grade::warn && std::ranges::find(kChecks, each.finding.check) != std::end(kChecks);
   };
@@ -54,10 +57,10 @@ HangFindings explain_hang(const NodeResult& result) {
   const bool is_alone = result.expected == 1;
   std::set<std::string> fallbacks;
   for (const SharedFinding& each : troubles_of(result.job)) {
-    const bool is_proof = each.finding.check == "peer-writes" && each.finding.grade == Grade::fail;
+    const bool is_proof = each.finding.check == kProof && each.finding.grade == Grade::fail;
     if (is_proof) fallbacks.insert(each.finding.fallback);
     // What is broken has a cause, also if only root can see it.
-    const bool may_be_cause = each.finding.check == "peer-access" && !fallbacks.empty();
+    const bool may_be_cause = each.finding.check == kCause && !fallbacks.empty();
     if (is_wanted(each) || may_be_cause)
       say(is_alone ? "this node" : names_of_nodes(result.job, each.nodes), each.finding);
   }
@@ -76,6 +79,30 @@ HangFindings explain_hang(const NodeResult& result) {
   // A way without a fallback would stop the job again.
   if (fallbacks.size() == 1) found.fallback = *fallbacks.begin();
   return found;
+}
+
+std::vector<LogLine> explain_proof(const std::string& where, const Findings& findings) {
+  const std::string place = where + ", beside its workers";
+  Grade worst = Grade::ok;
+  std::vector<LogLine> lines;
+  for (const Finding& finding : findings) {
+    if (finding.check != kProof || finding.grade == Grade::ok) continue;
+    worst = std::max(worst, finding.grade);
+    const LogLevel level = finding.grade == Grade::fail ? LogLevel::error : LogLevel::note;
+    lines.push_back({level, LogSource::hangs, line_of(place, finding)});
+  }
+  for (const Finding& finding : findings) {
+    // What is broken has a cause.
+    if (finding.check == kCause && finding.grade != Grade::ok && worst == Grade::fail)
+      lines.push_back({LogLevel::error, LogSource::hangs, line_of(place, finding)});
+  }
+  const bool is_proved = std::ranges::any_of(
+      findings, [](const Finding& finding) { return finding.check == kProof && finding.grade == Grade::ok; });
+  if (lines.empty() && is_proved) {
+    const std::string text = "check of " + place + ": nothing is wrong between its GPUs";
+    lines.push_back({LogLevel::note, LogSource::hangs, text});
+  }
+  return lines;
 }
 
 CheckDecision decide_on_check(const NodeResult& result, const NodesPlan& nodes) {

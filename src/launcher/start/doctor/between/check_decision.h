@@ -25,6 +25,9 @@ struct HangFindings {
 };
 HangFindings explain_hang(const NodeResult& result);
 
+// Returns what the proof of peer access has shown beside workers that hang, for the user. `where` names the node.
+std::vector<LogLine> explain_proof(const std::string& where, const Findings& findings);
+
 // A node that fails is left out if enough nodes remain, and if it is not the first one, at which the others meet.
 // Otherwise the job does not start.
 CheckDecision decide_on_check(const NodeResult& result, const NodesPlan& nodes);

@@ -120,6 +120,22 @@ TEST_CASE("RankExchange keeps the last view of each remote rank and reports whic
   CHECK(exchange.far().empty());
 }
 
+TEST_CASE("each node shows its proof of peer access on request") {
+  RecordingChannel nodes(true);
+  RankExchange exchange;
+  exchange.begin(nodes, two_nodes());
+  exchange.shown({7, "b", 0s, wire::Subject::proof, "early"});
+  std::vector<std::string> seen;
+  exchange.on_proof = [&](const Shown& shown) { seen.push_back(shown.host + ": " + shown.text); };
+  exchange.ask_for_evidence(wire::Subject::stacks);
+  exchange.ask_for_proof();
+  CHECK(nodes.asked == std::vector{wire::Subject::stacks, wire::Subject::proof});
+  exchange.shown({7, "b", 0s, wire::Subject::proof, "[]"});
+  CHECK(seen == std::vector<std::string>{"b: []"});
+  exchange.show_proof("[1]");
+  CHECK(nodes.shown.back() == std::pair(wire::Subject::proof, std::string("[1]")));
+}
+
 TEST_CASE("the resource usage of other nodes' ranks does not count as a state change") {
   RecordingChannel nodes(true);
   RankExchange exchange;

@@ -79,6 +79,19 @@ TEST_CASE("reports name the GPU that a worker actually uses") {
   CHECK(used_gpu(cpus.plan(), 0, kUuids[1]) == "1");
 }
 
+TEST_CASE("the GPUs of all workers are known if each worker has one") {
+  CHECK(gpus_of_workers(Machine().sees("2,0").plan()) == std::vector<std::string>{"2", "0"});
+  CHECK(has_pair_of_gpus(Machine().sees("2,0").plan()));
+  Machine one;
+  one.options.nproc_per_node = 1;
+  CHECK_FALSE(has_pair_of_gpus(one.plan()));
+  Machine cpus;
+  cpus.options.backend = "gloo";
+  cpus.options.nproc_per_node = 8;
+  CHECK(gpus_of_workers(cpus.plan()).empty());
+  CHECK(has_pair_of_gpus(cpus.plan()));  // the program may use GPUs all the same
+}
+
 TEST_CASE("the warning about other GPUs names the ranks, the likely reason and a remedy") {
   const std::string begin =
       "rank 4 uses GPU 1 (GPU-" + kUuids[1] + "), but the plan gives it GPU 0 (GPU-" + kUuids[0] + ")";

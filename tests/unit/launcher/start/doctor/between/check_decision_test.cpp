@@ -114,3 +114,25 @@ TEST_CASE("after a hang, a way without a fallback leaves none") {
   path_of(result.job, 0, 1).large = Flow::unknown;
   CHECK(explain_hang(result).fallback.empty());
 }
+
+TEST_CASE("the proof beside workers is shown with its cause, and nothing is said about what was not proved") {
+  const Finding proof = {"peer-writes", Grade::fail, "GPU 0 → GPU 1: writes never arrive", "disable P2P",
+                         "NCCL_P2P_DISABLE=1"};
+  const Finding cause = {"peer-access", Grade::warn, "ACS is on", "setpci"};
+  const Finding other = {"gpu-health", Grade::warn, "memory is used", "fuser"};
+  const Finding good = {"peer-writes", Grade::ok, "GPU 0 and GPU 1: all arrive", ""};
+  const auto broken = explain_proof("this node", {cause, other, proof});
+  REQUIRE(broken.size() == 2);
+  CHECK(broken[0].level == LogLevel::error);
+  CHECK(broken[0].text ==
+        "check of this node, beside its workers: peer-writes: GPU 0 → GPU 1: writes never arrive (try: disable P2P)");
+  CHECK(broken[1].text == "check of this node, beside its workers: peer-access: ACS is on (try: setpci)");
+  const auto fine = explain_proof("node b", {cause, other, good});
+  REQUIRE(fine.size() == 1);
+  CHECK(fine[0].level == LogLevel::note);
+  CHECK(fine[0].text == "check of node b, beside its workers: nothing is wrong between its GPUs");
+  const auto not_made = explain_proof("node b", {cause, {"peer-writes", Grade::unknown, "no room", "later"}});
+  REQUIRE(not_made.size() == 1);
+  CHECK(not_made[0].level == LogLevel::note);
+  CHECK(explain_proof("node b", {other}).empty());
+}

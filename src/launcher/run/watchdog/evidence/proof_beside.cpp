@@ -1,0 +1,58 @@
+#include "launcher/run/watchdog/evidence/proof_beside.h"
+
+#include <unistd.h>
+
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "launcher/run/process/our_programs.h"
+#include "launcher/start/facts/node_facts.h"
+#include "launcher/start/plan/used_gpu.h"
+#include "wire/json_fields.h"
+#include "wire/worker_env.h"
+
+namespace ddp::launcher {
+namespace {
+
+doctor::Finding not_proved(const std::string& why) {
+  doctor::Finding finding = doctor::unknown(why, "ddplaunch doctor --deep when the job has ended");
+  finding.check = "peer-writes";
+  return finding;
+}
+
+// Returns whether programs share the GPUs through the Multi-Process Service.
+bool uses_mps(const std::vector<std::string>& environment) {
+  const std::string folder = find_variable(environment, "CUDA_MPS_PIPE_DIRECTORY").value_or("/tmp/nvidia-mps");
+  return ::access((folder + "/control").c_str(), F_OK) == 0;
+}
+
+}  // namespace
+
+doctor::Findings findings_in(const std::string& output) {
+  doctor::Findings findings;
+  try {
+    wire::read_json(wire::Json::parse(output).at("nodes").at(0).at("findings"), findings);
+  } catch (const std::exception&) {
+    findings = {not_proved("ddplaunch doctor has failed beside the workers")};
+  }
+  return findings;
+}
+
+void ProofBeside::start(bool driver_answers, const LaunchPlan& plan, Done done) {
+  if (std::exchange(has_started_, true)) return;
+  if (!driver_answers) return done({not_proved("the driver does not say how much memory of the GPUs is free")});
+  if (uses_mps(plan.inherited_environment))
+    return done({not_proved("an error of the proof would end all programs of MPS")});
+  std::vector<std::string> environment = plan.inherited_environment;
+  if (const auto gpus = gpus_of_workers(plan); !gpus.empty())
+    environment.insert(environment.begin(), std::string(wire::env::kCudaVisibleDevices) + "=" + base::join(gpus, ","));
+  const std::vector<std::string> arguments = {"doctor", "--node", "--deep", "--json"};
+  const auto ended = [done](const std::string& output) { done(findings_in(output)); };
+  run_ = std::make_unique<ToolRun>(loop_, our_program("ddplaunch"), arguments, ended, base::UniqueFd(),
+                                   std::move(environment));
+  if (run_->has_failed()) done(findings_in(""));
+}
+
+}  // namespace ddp::launcher
