@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
@@ -28,22 +29,22 @@ def a_gpu_that_does_not_come_to_the_collective_is_named() -> None:
     assert f"its GPU has not started #{number}" in done.stderr and f"its GPU is executing #{number}" in done.stderr, done
 
 
-def with_two_gpus() -> list:
-    """Returns the beginning of a command line that sees two GPUs."""
+def with_gpus(count: int = 2) -> list:
+    """Returns the beginning of a command line that sees so many GPUs."""
     gpus = " && ".join(f"mkdir -p /proc/driver/nvidia/gpus/0000:0{i}:00.0 && printf 'Model: Fake\\nGPU UUID: GPU-{i}\\nDevice Minor: {i}\\n'"
-                       f" > /proc/driver/nvidia/gpus/0000:0{i}:00.0/information" for i in range(2))
+                       f" > /proc/driver/nvidia/gpus/0000:0{i}:00.0/information" for i in range(count))
     return ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs tmpfs /proc/driver && {gpus} && exec "$@"', "sh"]
 
 
 def the_doctor_proves_it_beside_a_job_that_hangs() -> None:
     if os.geteuid() != 0:
         return print("not root: no mounts")
-    job = subprocess.Popen([*with_two_gpus(), BIN / "ddplaunch", "--nproc_per_node=2", "--hang-timeout=5", "--hang-action=warn",
+    job = subprocess.Popen([*with_gpus(), BIN / "ddplaunch", "--nproc_per_node=2", "--hang-timeout=5", "--hang-action=warn",
                             BIN / "gpu_hanging_worker"], stderr=subprocess.PIPE, text=True)
     said = ""
     while "DDP-H10" not in said:
         said += job.stderr.readline()
-    doctor = subprocess.run([*with_two_gpus(), BIN / "ddplaunch", "doctor", "--deep"], capture_output=True, text=True, timeout=120,
+    doctor = subprocess.run([*with_gpus(), BIN / "ddplaunch", "doctor", "--deep"], capture_output=True, text=True, timeout=120,
                             env={**os.environ, "FAKE_GPU_PEERS": "mirror"})
     assert job.poll() is None, said
     job.terminate()
@@ -54,14 +55,14 @@ def the_doctor_proves_it_beside_a_job_that_hangs() -> None:
 def the_launcher_proves_it_beside_workers_that_go_on() -> None:
     if os.geteuid() != 0:
         return print("not root: no mounts")
-    beside = "ddplaunch: check of this node, beside its workers: peer-writes: "
+    beside = "check of this node, beside its workers: peer-writes: "
     proofs = {"": beside + "GPU 0 → GPU 1, GPU 1 → GPU 0: writes never arrive", "used=80400": beside + "a GPU has 1.5 GiB free"}
     for memory, proof in proofs.items():
         with tempfile.TemporaryDirectory() as folder:
             gpus = pathlib.Path(folder, "gpus")
             gpus.write_text("GPU-0 100 0 - -\nGPU-1 100 0 - -\n")
             job = subprocess.Popen(
-                [*with_two_gpus(), BIN / "ddplaunch", "--nproc_per_node=2", "--hang-timeout=5", "--hang-action=dump",
+                [*with_gpus(), BIN / "ddplaunch", "--nproc_per_node=2", "--hang-timeout=5", "--hang-action=dump",
                  f"--event-log={folder}/events", BIN / "gpu_hanging_worker"], stderr=subprocess.PIPE, text=True,
                 env={**os.environ, "FAKE_GPU_PEERS": "mirror", "FAKE_NVML": str(gpus), "FAKE_NVML_HEALTH": memory,
                      "LD_LIBRARY_PATH": f"{os.environ['LD_LIBRARY_PATH']}:{BIN.parent}/fake_nvml"})
@@ -71,13 +72,48 @@ def the_launcher_proves_it_beside_workers_that_go_on() -> None:
             assert job.poll() is None and "DDP-H10" in said and proof in said, said
             job.terminate()
             job.communicate(timeout=60)
-            assert proof.removeprefix("ddplaunch: ") in pathlib.Path(folder, "events").read_text(), said
+            events = map(json.loads, pathlib.Path(folder, "events").read_text().splitlines())
+            messages = [event["text"] for event in events if event["event"] == "message"]
+            assert any(text.startswith(proof) for text in messages), messages
+
+
+def each_node_proves_it_for_its_own_gpus() -> None:
+    if os.geteuid() != 0:
+        return print("not root: no mounts")
+    with tempfile.TemporaryDirectory() as folder:
+        gpus = pathlib.Path(folder, "gpus")
+        gpus.write_text("".join(f"GPU-{i} 100 0 - -\n" for i in range(4)))
+        environment = {**os.environ, "FAKE_GPU_PEERS": "mirror", "FAKE_NVML": str(gpus),
+                       "LD_LIBRARY_PATH": f"{os.environ['LD_LIBRARY_PATH']}:{BIN.parent}/fake_nvml"}
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        nodes = []
+        for node in range(2):
+            uuids = ",".join(f"{node + 1:030d}{gpu:02d}" for gpu in range(2))
+            nodes.append(subprocess.Popen(
+                [*with_gpus(4), BIN / "ddplaunch", "--nnodes=2", f"--node-rank={node}", "--master-addr=127.0.0.1",
+                 f"--master-port={port}", "--nproc_per_node=2", "--hang-timeout=5", "--hang-action=dump", BIN / "gpu_hanging_worker"],
+                stderr=subprocess.PIPE if node == 0 else subprocess.DEVNULL, text=True,
+                env={**environment, "CUDA_VISIBLE_DEVICES": f"{2 * node},{2 * node + 1}", "FAKE_GPU_UUIDS": uuids,
+                     "NCCL_HOSTID": f"host{node}"}))
+        said, seen = "", 0
+        while seen < 2:
+            line = nodes[0].stderr.readline()
+            said, seen = said + line, seen + ("peer-writes: GPU" in line)
+        for node in nodes:
+            assert node.poll() is None, said
+            node.terminate()
+        for node in nodes:
+            node.communicate(timeout=60)
+    for name, pair in ("", "GPU 0 → GPU 1, GPU 1 → GPU 0"), ("#2", "GPU 2 → GPU 3, GPU 3 → GPU 2"):
+        assert f"{name}, beside its workers: peer-writes: {pair}: writes never arrive" in said, said
 
 
 def a_job_whose_gpus_cannot_write_to_each_other_says_so_and_falls_back() -> None:
     if os.geteuid() != 0:
         return print("not root: no mounts")
-    inside = with_two_gpus()
+    inside = with_gpus()
     program = f'if [ "$NCCL_P2P_DISABLE" = 1 ]; then echo "rank $RANK is done"; else exec {BIN}/gpu_hanging_worker; fi'
     ends, events, reports = {}, {}, {}
     for options in ((), ("--fallback", "--max-restarts=2")):
@@ -109,4 +145,5 @@ if __name__ == "__main__":
     a_gpu_that_does_not_come_to_the_collective_is_named()
     the_doctor_proves_it_beside_a_job_that_hangs()
     the_launcher_proves_it_beside_workers_that_go_on()
+    each_node_proves_it_for_its_own_gpus()
     a_job_whose_gpus_cannot_write_to_each_other_says_so_and_falls_back()

@@ -23,6 +23,12 @@ std::string line_of(const std::string& where, const Finding& finding) {
   return "check of " + where + ": " + finding.check + ": " + base::printable(finding.text) + remedy;
 }
 
+// Says what may cause the broken writes that were proved.
+LogLine cause_of_proof(const std::string& where, Finding finding, LogSource source) {
+  if (finding.remedy.starts_with("ddplaunch doctor --deep")) finding.remedy.clear();  // that is done
+  return {LogLevel::error, source, line_of(where, finding)};
+}
+
 // Returns a line for each finding of this grade. If `only` is set, only that node's.
 std::vector<std::string> lines_of(const NodeResult& result, Grade grade, std::optional<int> only) {
   std::vector<std::string> lines;
@@ -61,8 +67,9 @@ HangFindings explain_hang(const NodeResult& result) {
     if (is_proof) fallbacks.insert(each.finding.fallback);
     // What is broken has a cause, also if only root can see it.
     const bool may_be_cause = each.finding.check == kCause && !fallbacks.empty();
-    if (is_wanted(each) || may_be_cause)
-      say(is_alone ? "this node" : names_of_nodes(result.job, each.nodes), each.finding);
+    const std::string where = is_alone ? "this node" : names_of_nodes(result.job, each.nodes);
+    if (is_wanted(each)) say(where, each.finding);
+    if (may_be_cause && !is_wanted(each)) found.lines.push_back(cause_of_proof(where, each.finding, LogSource::hangs));
   }
   if (!is_alone) {
     for (const Finding& finding : findings_between(result.job, result.expected)) {
@@ -83,24 +90,25 @@ HangFindings explain_hang(const NodeResult& result) {
 
 std::vector<LogLine> explain_proof(const std::string& where, const Findings& findings) {
   const std::string place = where + ", beside its workers";
+  constexpr LogSource kSource = LogSource::launcher;  // the event log has these lines, unlike reports of a hang
   Grade worst = Grade::ok;
   std::vector<LogLine> lines;
   for (const Finding& finding : findings) {
     if (finding.check != kProof || finding.grade == Grade::ok) continue;
     worst = std::max(worst, finding.grade);
     const LogLevel level = finding.grade == Grade::fail ? LogLevel::error : LogLevel::note;
-    lines.push_back({level, LogSource::hangs, line_of(place, finding)});
+    lines.push_back({level, kSource, line_of(place, finding)});
   }
   for (const Finding& finding : findings) {
     // What is broken has a cause.
     if (finding.check == kCause && finding.grade != Grade::ok && worst == Grade::fail)
-      lines.push_back({LogLevel::error, LogSource::hangs, line_of(place, finding)});
+      lines.push_back(cause_of_proof(place, finding, kSource));
   }
   const bool is_proved = std::ranges::any_of(
       findings, [](const Finding& finding) { return finding.check == kProof && finding.grade == Grade::ok; });
   if (lines.empty() && is_proved) {
     const std::string text = "check of " + place + ": nothing is wrong between its GPUs";
-    lines.push_back({LogLevel::note, LogSource::hangs, text});
+    lines.push_back({LogLevel::note, kSource, text});
   }
   return lines;
 }

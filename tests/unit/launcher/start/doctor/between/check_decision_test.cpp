@@ -127,6 +127,9 @@ TEST_CASE("the proof beside workers is shown with its cause, and nothing is said
   CHECK(broken[0].text ==
         "check of this node, beside its workers: peer-writes: GPU 0 → GPU 1: writes never arrive (try: disable P2P)");
   CHECK(broken[1].text == "check of this node, beside its workers: peer-access: ACS is on (try: setpci)");
+  const Finding no_cause = {"peer-access", Grade::unknown, "not known", "ddplaunch doctor --deep proves it"};
+  CHECK(explain_proof("node b", {no_cause, proof}).at(1).text ==
+        "check of node b, beside its workers: peer-access: not known");
   const auto fine = explain_proof("node b", {cause, other, good});
   REQUIRE(fine.size() == 1);
   CHECK(fine[0].level == LogLevel::note);
