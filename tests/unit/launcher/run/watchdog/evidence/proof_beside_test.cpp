@@ -56,14 +56,16 @@ TEST_CASE("a proof beside workers has one answer, and none after its end") {
   for (const bool ends_early : {false, true}) {
     net::EventLoop loop;
     ProofBeside proof(loop);
-    doctor::Findings all;
+    int answers = 0;
     proof.start(true, without_mps, [&](const doctor::Findings& findings) {
-      all = findings;
+      CHECK_FALSE(findings.empty());
+      ++answers;
       loop.stop();
     });
+    const int at_once = answers;  // 1 if there is no ddplaunch beside this program
     if (ends_early) proof.end();
     const auto limit = loop.at(std::chrono::steady_clock::now() + (ends_early ? 500ms : 20s), [&] { loop.stop(); });
     loop.run();
-    CHECK(all.empty() == ends_early);
+    CHECK(answers == (ends_early ? at_once : 1));
   }
 }
