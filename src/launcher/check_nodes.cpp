@@ -153,9 +153,7 @@ int number_of(const WorkerCount& workers) {
 
 base::Result<NodeCheck, StartFailure> NodeCheck::plan(const Options& job) {
   const Options options = options_of_check(job);
-  FactsWanted wanted = facts_wanted(options);
-  wanted.gpus = false;
-  auto plan = make_launch_plan(options, gather_node_facts(wanted));
+  auto plan = make_launch_plan(options, gather_node_facts(facts_wanted(options)));
   if (!plan) return plan.error();
   // A launcher that comes late, and finds the job itself in place of the check, must not take part in it.
   plan.value().run_id = name_of_check(plan.value().run_id);

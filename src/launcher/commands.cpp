@@ -138,7 +138,16 @@ base::Result<LaunchPlan, StartFailure> plan_of(const Options& options, const std
   if (wanted.kind != ProgramKind::executable) {
     wanted.virtual_environment = own_virtual_environment(invoked_as, environment);
   }
-  return make_launch_plan(options, gather_node_facts(wanted));
+  constexpr std::chrono::seconds kLimit{10};
+  auto gpus = doctor::gpus_of_this_node(kLimit);
+  if (!gpus) {
+    return StartFailure{base::kExitOwnFault,
+                        "the files of the driver cannot be read: " + gpus.error().message + " (ddplaunch doctor)"};
+  }
+  NodeFacts facts = gather_node_facts(wanted);
+  facts.gpus = std::move(gpus).value();
+  facts.has_uncounted_gpus = has_uncounted_gpus("/", facts.gpus);
+  return make_launch_plan(options, facts);
 }
 
 // Says to the controller that this node can start, and waits until all can.
@@ -318,11 +327,6 @@ int start_here(Options options, const std::string& invoked_as, const std::vector
   }
   Log log(with_color(options.log, options.color, environment));
   const bool is_checked = options.check != Check::off && !options.dry_run;
-  // Where the driver hangs, the plan of the job would hang.
-  if (const std::string failure = is_checked ? doctor::this_node(1, 1, "").gpus_failure : ""; !failure.empty()) {
-    log.write(error("check of this node: gpus: the files of the driver cannot be read: " + failure));
-    return doctor::kExitFail;
-  }
   auto plan = plan_of(options, invoked_as, environment);
   std::optional<NodeCheck> check;
   if (plan && is_checked) {

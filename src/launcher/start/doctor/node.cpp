@@ -111,16 +111,16 @@ std::set<int> cpus_of(const std::string& list) {
   return cpus;
 }
 
-// Reads the GPUs as a check does.
-void read_gpus(Node& node) {
-  constexpr std::chrono::seconds kLimit{4};
+base::Result<std::vector<GpuFacts>> gpus_of_this_node(std::chrono::milliseconds limit) {
+  std::error_code ignored;
+  if (!fs::exists("/proc/driver/nvidia/gpus", ignored)) return find_gpus("/");
   const Check check = {"gpus", [](const Node&) { return Findings{ok(wire::json_of(find_gpus("/")).dump())}; }};
-  const Findings findings = run_checks(std::span(&check, 1), node, kLimit);
-  if (findings.size() == 1 && findings.front().grade == Grade::ok) {
-    wire::read_json(wire::Json::parse(findings.front().text), node.gpus);
-  } else {
-    node.gpus_failure = findings.empty() ? "no answer" : findings.front().text;
-  }
+  const Findings findings = run_checks(std::span(&check, 1), {}, limit);
+  if (findings.size() != 1 || findings.front().grade != Grade::ok)
+    return base::Failure{findings.empty() ? "no answer" : findings.front().text};
+  std::vector<GpuFacts> gpus;
+  wire::read_json(wire::Json::parse(findings.front().text), gpus);
+  return gpus;
 }
 
 Node this_node(int workers, int nodes, const std::string& folder) {
@@ -130,7 +130,9 @@ Node this_node(int workers, int nodes, const std::string& folder) {
   node.home = node.variable("HOME");
   node.is_root = ::geteuid() == 0;
   node.limits = read_resource_limits();
-  read_gpus(node);
+  constexpr std::chrono::seconds kLimit{4};
+  auto gpus = gpus_of_this_node(kLimit);
+  gpus ? void(node.gpus = std::move(gpus).value()) : void(node.gpus_failure = gpus.error().message);
   node.workers = workers > 0 ? workers : std::max(1, static_cast<int>(node.visible().size()));
   const auto of_slurm = base::parse_integer(node.variable("SLURM_JOB_NUM_NODES"), 1, 1 << 20);
   node.nodes = nodes > 0 ? nodes : static_cast<int>(of_slurm.value_or(1));

@@ -1,6 +1,7 @@
 // Node is what the checks may ask about this node: a tree of files, and the few facts that no file shows.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "launcher/start/facts/gpu_facts.h"
 #include "launcher/start/facts/resource_limits.h"
 #include "launcher/start/plan/device_binding.h"
@@ -71,8 +73,12 @@ struct Node {
 // Returns the CPUs of a list such as "0-3,8".
 std::set<int> cpus_of(const std::string& list);
 
+// Finds the GPUs of this node. If there is a driver, its files are read in another process, because they may hang. The
+// failure says so. The calling process must have one thread.
+base::Result<std::vector<GpuFacts>> gpus_of_this_node(std::chrono::milliseconds limit);
+
 // Reads this node. `workers` is 0 if there is a worker for each visible GPU, or one without GPUs. `nodes` is 0 if the
-// scheduler's number counts, or 1. The files of the driver are read in another process, because they may hang.
+// scheduler's number counts, or 1. The calling process must have one thread.
 Node this_node(int workers, int nodes, const std::string& folder);
 
 }  // namespace ddp::launcher::doctor

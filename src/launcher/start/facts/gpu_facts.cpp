@@ -106,9 +106,9 @@ bool is_denied_by_cgroup(const std::string& device_file) {
   return ::access(device_file.c_str(), R_OK | W_OK) != 0 && errno == EPERM;
 }
 
-bool has_uncounted_gpus(const std::string& root) {
+bool has_uncounted_gpus(const std::string& root, const std::vector<GpuFacts>& found) {
   std::error_code ignored;
-  return find_gpus(root).empty() && fs::exists(fs::path(root) / "dev/dxg", ignored);
+  return found.empty() && fs::exists(fs::path(root) / "dev/dxg", ignored);
 }
 
 }  // namespace ddp::launcher

@@ -31,8 +31,8 @@ std::vector<GpuFacts> find_gpus(const std::string& root);  // asks is_denied_by_
 // Returns whether a control group denies the device to this process. The kernel answers without opening the device.
 bool is_denied_by_cgroup(const std::string& device_file);
 
-// Returns whether there may be GPUs that find_gpus() cannot find. WSL2 shows all GPUs through /dev/dxg alone, so only
+// Returns whether there may be GPUs that find_gpus() has not found. WSL2 shows all GPUs through /dev/dxg alone, so only
 // the driver's library can count them.
-bool has_uncounted_gpus(const std::string& root);
+bool has_uncounted_gpus(const std::string& root, const std::vector<GpuFacts>& found);
 
 }  // namespace ddp::launcher

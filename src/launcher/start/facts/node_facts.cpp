@@ -46,8 +46,6 @@ NodeFacts gather_node_facts(const FactsWanted& wanted) {
   const std::vector<int> cpus = affinity_cpus();
   facts.memory_room = memory_room();
   facts.cpu_count = usable_cpus(static_cast<int>(cpus.size()), cgroup_cpu_limit());
-  if (wanted.gpus) facts.gpus = find_gpus("/");
-  facts.has_uncounted_gpus = wanted.gpus && has_uncounted_gpus("/");
   facts.limits = read_resource_limits();
   for (char** line = environ; *line != nullptr; ++line) facts.environment.emplace_back(*line);
 

@@ -24,8 +24,8 @@ struct NodeFacts {
   std::string host_name;
   int cpu_count = 1;                     // CPUs that this process may use, by affinity and control groups
   std::uint64_t memory_room = 0;         // bytes; see memory_room()
-  std::vector<GpuFacts> gpus;            // NVIDIA GPUs of the node
-  bool has_uncounted_gpus = false;       // only the driver's library can find the GPUs: see has_uncounted_gpus()
+  std::vector<GpuFacts> gpus;            // NVIDIA GPUs of the node; gather_node_facts() leaves them out
+  bool has_uncounted_gpus = false;       // see has_uncounted_gpus(); left out, too
   std::vector<std::string> environment;  // "NAME=value" lines
   ProgramFacts program;                  // program of the command's first word; unset for a Python module
   ProgramFacts interpreter;              // Python; unset if the program runs without it
@@ -53,7 +53,6 @@ struct FactsWanted {
   std::string auth_token_file;     // empty if no file is named
   std::string scheduler = "auto";  // see ClusterRequest
   bool topology = false;
-  bool gpus = true;  // if the driver hangs, so do its files
   std::string python_hook = {};          // folder where the hook is installed
   std::string nccl_profiler = {};        // where the plug-in for NCCL is installed
   std::string virtual_environment = {};  // the launcher's own; empty if there is none

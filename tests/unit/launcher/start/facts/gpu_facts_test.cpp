@@ -28,7 +28,7 @@ class Machine {
     return find_gpus(directory_.path(),
                      [&](const std::string& file) { return denied.contains(std::filesystem::path(file).filename()); });
   }
-  bool has_uncounted() const { return has_uncounted_gpus(directory_.path()); }
+  bool has_uncounted() const { return has_uncounted_gpus(directory_.path(), find_gpus(directory_.path())); }
 
  private:
   void write(const std::string& name, const std::string& text) {
