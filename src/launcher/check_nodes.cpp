@@ -51,7 +51,10 @@ Options options_of_check(const Options& job) {
   options.ending_signals = job.ending_signals;
   // The user should know for which nodes this one waits.
   options.log.level = job.subcommand.empty() ? std::max(job.log.level, LogLevel::note) : LogLevel::note;
-  if (job.doctor.this_node) return options;
+  if (job.doctor.this_node) {
+    options.scheduler = "none";  // the other tasks of a step do not matter
+    return options;
+  }
   options.min_nodes = job.min_nodes;
   options.max_nodes = job.max_nodes;
   options.node_rank = job.node_rank;

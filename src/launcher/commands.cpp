@@ -260,9 +260,9 @@ std::string check_after_hang(const LaunchPlan& job, EarlierAttempts& attempts, c
   check.value().follow(job, attempts.nodes);
   accept_signals(job.ending_signals);  // launch() has blocked them, and no worker runs
   // Other GPUs may be those of other jobs.
-  if (const auto gpus = gpus_of_workers(job); !gpus.empty())
-    ::setenv(wire::env::kCudaVisibleDevices, base::join(gpus, ",").c_str(), 1);
-  check.value().check_this_node({.checkpoint_dir = "", .deep = true}, job.workers);
+  const std::vector<std::string> gpus = gpus_of_workers(job);
+  if (!gpus.empty()) ::setenv(wire::env::kCudaVisibleDevices, base::join(gpus, ",").c_str(), 1);
+  check.value().check_this_node({.checkpoint_dir = "", .deep = !gpus.empty()}, job.workers);
   doctor::NodeResult result = check.value().alone();
   bool may_fall_back = true;
   if (has_several_nodes) {

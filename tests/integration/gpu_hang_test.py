@@ -9,6 +9,11 @@ import sys
 import tempfile
 
 BIN = pathlib.Path(sys.argv[1])
+FOLDER = tempfile.TemporaryDirectory()
+GPUS = pathlib.Path(FOLDER.name, "gpus")  # what the driver says of them: they have memory left
+GPUS.write_text("".join(f"GPU-{i} 100 0 - -\n" for i in range(4)))
+os.environ |= {"FAKE_NVML": str(GPUS), "FAKE_GPU_PEERS": "mirror",
+               "LD_LIBRARY_PATH": f"{os.environ['LD_LIBRARY_PATH']}:{BIN.parent}/fake_nvml"}
 
 
 def a_gpu_that_does_not_come_to_the_collective_is_named() -> None:
@@ -44,8 +49,7 @@ def the_doctor_proves_it_beside_a_job_that_hangs() -> None:
     said = ""
     while "DDP-H10" not in said:
         said += job.stderr.readline()
-    doctor = subprocess.run([*with_gpus(), BIN / "ddplaunch", "doctor", "--deep"], capture_output=True, text=True, timeout=120,
-                            env={**os.environ, "FAKE_GPU_PEERS": "mirror"})
+    doctor = subprocess.run([*with_gpus(), BIN / "ddplaunch", "doctor", "--deep"], capture_output=True, text=True, timeout=120)
     assert job.poll() is None, said
     job.terminate()
     job.communicate(timeout=60)
@@ -59,13 +63,10 @@ def the_launcher_proves_it_beside_workers_that_go_on() -> None:
     proofs = {"": beside + "GPU 0 → GPU 1, GPU 1 → GPU 0: writes never arrive", "used=80400": beside + "a GPU has 1.5 GiB free"}
     for memory, proof in proofs.items():
         with tempfile.TemporaryDirectory() as folder:
-            gpus = pathlib.Path(folder, "gpus")
-            gpus.write_text("GPU-0 100 0 - -\nGPU-1 100 0 - -\n")
             job = subprocess.Popen(
                 [*with_gpus(), BIN / "ddplaunch", "--nproc_per_node=2", "--hang-timeout=5", "--hang-action=dump",
                  f"--event-log={folder}/events", BIN / "gpu_hanging_worker"], stderr=subprocess.PIPE, text=True,
-                env={**os.environ, "FAKE_GPU_PEERS": "mirror", "FAKE_NVML": str(gpus), "FAKE_NVML_HEALTH": memory,
-                     "LD_LIBRARY_PATH": f"{os.environ['LD_LIBRARY_PATH']}:{BIN.parent}/fake_nvml"})
+                env={**os.environ, "FAKE_NVML_HEALTH": memory})
             said = ""
             while beside not in said:
                 said += job.stderr.readline()
@@ -80,32 +81,27 @@ def the_launcher_proves_it_beside_workers_that_go_on() -> None:
 def each_node_proves_it_for_its_own_gpus() -> None:
     if os.geteuid() != 0:
         return print("not root: no mounts")
-    with tempfile.TemporaryDirectory() as folder:
-        gpus = pathlib.Path(folder, "gpus")
-        gpus.write_text("".join(f"GPU-{i} 100 0 - -\n" for i in range(4)))
-        environment = {**os.environ, "FAKE_GPU_PEERS": "mirror", "FAKE_NVML": str(gpus),
-                       "LD_LIBRARY_PATH": f"{os.environ['LD_LIBRARY_PATH']}:{BIN.parent}/fake_nvml"}
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        nodes = []
-        for node in range(2):
-            uuids = ",".join(f"{node + 1:030d}{gpu:02d}" for gpu in range(2))
-            nodes.append(subprocess.Popen(
-                [*with_gpus(4), BIN / "ddplaunch", "--nnodes=2", f"--node-rank={node}", "--master-addr=127.0.0.1",
-                 f"--master-port={port}", "--nproc_per_node=2", "--hang-timeout=5", "--hang-action=dump", BIN / "gpu_hanging_worker"],
-                stderr=subprocess.PIPE if node == 0 else subprocess.DEVNULL, text=True,
-                env={**environment, "CUDA_VISIBLE_DEVICES": f"{2 * node},{2 * node + 1}", "FAKE_GPU_UUIDS": uuids,
-                     "NCCL_HOSTID": f"host{node}"}))
-        said, seen = "", 0
-        while seen < 2:
-            line = nodes[0].stderr.readline()
-            said, seen = said + line, seen + ("peer-writes: GPU" in line)
-        for node in nodes:
-            assert node.poll() is None, said
-            node.terminate()
-        for node in nodes:
-            node.communicate(timeout=60)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    nodes = []
+    for node in range(2):
+        uuids = ",".join(f"{node + 1:030d}{gpu:02d}" for gpu in range(2))
+        nodes.append(subprocess.Popen(
+            [*with_gpus(4), BIN / "ddplaunch", "--nnodes=2", f"--node-rank={node}", "--master-addr=127.0.0.1",
+             f"--master-port={port}", "--nproc_per_node=2", "--hang-timeout=5", "--hang-action=dump", BIN / "gpu_hanging_worker"],
+            stderr=subprocess.PIPE if node == 0 else subprocess.DEVNULL, text=True,
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": f"{2 * node},{2 * node + 1}", "FAKE_GPU_UUIDS": uuids,
+                 "NCCL_HOSTID": f"host{node}"}))
+    said, seen = "", 0
+    while seen < 2:
+        line = nodes[0].stderr.readline()
+        said, seen = said + line, seen + ("peer-writes: GPU" in line)
+    for node in nodes:
+        assert node.poll() is None, said
+        node.terminate()
+    for node in nodes:
+        node.communicate(timeout=60)
     for name, pair in ("", "GPU 0 → GPU 1, GPU 1 → GPU 0"), ("#2", "GPU 2 → GPU 3, GPU 3 → GPU 2"):
         assert f"{name}, beside its workers: peer-writes: {pair}: writes never arrive" in said, said
 
@@ -121,7 +117,7 @@ def a_job_whose_gpus_cannot_write_to_each_other_says_so_and_falls_back() -> None
             ends[options] = subprocess.run(
                 [*inside, BIN / "ddplaunch", "--nproc_per_node=2", "--hang-timeout=5", f"--event-log={folder}/events",
                  f"--report={folder}/report.html", *options, "sh", "-c", program],
-                capture_output=True, text=True, timeout=240, env={**os.environ, "FAKE_GPU_PEERS": "mirror"})
+                capture_output=True, text=True, timeout=240)
             events[options] = [json.loads(line) for line in pathlib.Path(folder, "events").read_text().splitlines()]
             reports[options] = pathlib.Path(folder, "report.html").read_text()
             subprocess.run([BIN / "ddplaunch", "report", f"{folder}/events", "-o", f"{folder}/again.html"], check=True, timeout=60)

@@ -39,12 +39,11 @@ class GpuWatch {
   void add(int local_rank, std::span<const pid_t> processes, ActivitySample& sample);
   // Returns the use of this rank's GPUs, for the views of a job. It is unknown in the same cases.
   RankGpuUse use_of(int local_rank, std::span<const pid_t> processes);
-  // Returns whether the driver has answered in the last seconds.
-  bool is_fresh() const;
 
  private:
   using Clock = std::chrono::steady_clock;
   void read();
+  bool is_fresh() const;
 
   net::EventLoop& loop_;
   const bool node_has_gpus_;

@@ -14,6 +14,7 @@
 #include "launcher/run/ranks/straggler_table.h"
 #include "launcher/run/ranks/torch_watch.h"
 #include "launcher/run/ranks/usage_watch.h"
+#include "launcher/run/ranks/waits.h"
 #include "launcher/run/watchdog/evidence/proof_beside.h"
 #include "launcher/run/watchdog/evidence/ras_watch.h"
 #include "launcher/run/watchdog/hang_evidence.h"
@@ -218,6 +219,7 @@ class RankWatchdog : public Watchdog {
     const NextSample next = hangs_.next();
     const bool others_are_new = sees_others() && parts_.exchange.take_news();
     const bool ours_are_new = sample_own(next.depth, ranks_);
+    watch_proof();
     if (next.measures_activity) activity_.measure(ranks_, Clock::now().time_since_epoch());
     gpu_check_.compare(ranks_);
     is_to_show_ = is_to_show_ || ours_are_new;
@@ -306,8 +308,29 @@ class RankWatchdog : public Watchdog {
 
   // Does nothing if this node has proved it already, or has no pair of GPUs.
   void prove(ProofBeside::Done done) {
-    if (has_ended_ || !has_pair_of_gpus(parts_.plan)) return;
-    proof_.start(gpus_.is_fresh(), parts_.plan, std::move(done));
+    if (has_ended_ || !has_pair_of_gpus(parts_.plan) || !ranks_use_gpus()) return;
+    finished_before_proof_ = finished();
+    proof_.start(parts_.plan, std::move(done));
+  }
+  bool ranks_use_gpus() const {
+    return std::ranges::any_of(ranks_, [&](const RankView& rank) {
+      return uses_gpu(rank) || !rank.page.gpu_uuid.empty() ||
+             use_gpus(parts_.processes.processes_of(rank.rank - placement_.first_rank), "/proc");
+    });
+  }
+  // Returns how many operations this node's ranks have finished.
+  std::uint64_t finished() const {
+    std::uint64_t count = 0;
+    for (const RankView& rank : ranks_) {
+      for (const GroupView& group : rank.page.groups) count += group.finished;
+    }
+    return count;
+  }
+  // Ranks that go on need their GPUs, and what the proof transfers is no sign of life.
+  void watch_proof() {
+    const bool was_running = std::exchange(proof_was_running_, proof_.is_running());
+    if (was_running || proof_.is_running()) activity_.discard_windows();
+    if (proof_.is_running() && finished() != finished_before_proof_) proof_.end();
   }
   void log_proof(const std::string& where, const doctor::Findings& findings) {
     for (const LogLine& line : doctor::explain_proof(where, findings)) parts_.log(line);
@@ -402,6 +425,8 @@ class RankWatchdog : public Watchdog {
   StragglerTable stragglers_;
   std::set<int> started_;        // local ranks of the started workers
   std::vector<RankView> ranks_;  // this node's ranks at the last sample
+  std::uint64_t finished_before_proof_ = 0;
+  bool proof_was_running_ = false;  // at the last sample
   bool is_paused_ = false;
   bool has_ended_ = false;
   bool is_to_show_ = true;

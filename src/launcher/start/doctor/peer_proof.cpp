@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -22,13 +23,16 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t kWords = 1 << 17;
 constexpr std::size_t kBytes = kWords * sizeof(std::uint64_t);
 constexpr std::uint64_t kRoundWords = 32;
-constexpr std::uint64_t kRounds = 500;
+constexpr std::uint64_t kRounds = 50;
+constexpr int kRepetitions = 10;
 // A step takes milliseconds. A GPU that other programs use gives each of them a few milliseconds in turn, and each
 // round needs both GPUs.
 constexpr auto kStepLimit = 10s;
 constexpr auto kRoundsLimit = 20s;
 constexpr auto kRoomLimit = 4s;
-constexpr auto kPairLimit = 55s;  // both directions, and the start of CUDA
+constexpr auto kProofLimit = 55s;  // of all pairs
+constexpr auto kLeastLimit = 25s;  // of a pair, both directions, and the start of CUDA
+constexpr std::string_view kName = "peer-writes";
 // CUDA takes 300 to 600 MiB of a GPU for each process. The rest is for programs that use the GPU already.
 constexpr std::uint64_t kMemoryOfPair = 600ULL << 20;
 constexpr std::uint64_t kMemoryOfOthers = 1ULL << 30;
@@ -163,6 +167,21 @@ bool arrives_through_host(const CudaDriver& cuda, const Gpu& from, const Gpu& to
   return to.count_wrong(to.buffer(), kSeed) == 0;
 }
 
+// Sends flags behind their data, and returns how many words had not arrived when their flag did. Each flag is answered.
+std::uint64_t early_words(const Gpu& from, const Gpu& to) {
+  to.clear(to.flag(), 4 * sizeof(std::uint64_t));
+  from.clear(from.flag(), 4 * sizeof(std::uint64_t));
+  to.start("ddp_receive", {to.buffer(), to.flag(), from.answer(), kRoundWords, kRounds, to.result()});
+  from.start("ddp_send", {to.buffer(), to.flag(), from.answer(), kRoundWords, kRounds});
+  try {
+    to.wait("", kRoundsLimit);
+    from.wait("", kRoundsLimit);
+  } catch (const DoesNotEnd&) {
+    throw DoesNotEnd("a flag that is written after its data never arrives, which NCCL waits for");
+  }
+  return to.read_result();
+}
+
 // Returns what is wrong with the direct way from one GPU to the other, or "". Throws DoesNotEnd if a GPU stays busy.
 std::string trouble_on_way(const Gpu& from, const Gpu& to) {
   to.clear(to.buffer(), kBytes);
@@ -179,19 +198,11 @@ std::string trouble_on_way(const Gpu& from, const Gpu& to) {
   from.copy_to(to);
   if (const auto wrong = to.count_wrong(to.buffer(), 4); wrong > 0)
     return "copies by the copy engine: " + wrong_text(wrong) + " on their owner";
-  to.clear(to.flag(), 4 * sizeof(std::uint64_t));
-  from.clear(from.flag(), 4 * sizeof(std::uint64_t));
-  to.start("ddp_receive", {to.buffer(), to.flag(), from.answer(), kRoundWords, kRounds, to.result()});
-  from.start("ddp_send", {to.buffer(), to.flag(), from.answer(), kRoundWords, kRounds});
-  try {
-    to.wait("", kRoundsLimit);
-    from.wait("", kRoundsLimit);
-  } catch (const DoesNotEnd&) {
-    throw DoesNotEnd("a flag that is written after its data never arrives, which NCCL waits for");
+  for (int i = 0; i < kRepetitions; ++i) {
+    if (const std::uint64_t early = early_words(from, to); early > 0)
+      return "flags arrive before their data: " + base::counted(std::int64_t(early), "word") + " were old";
   }
-  const std::uint64_t early = to.read_result();
-  return early == 0 ? ""
-                    : "flags arrive before their data: " + base::counted(std::int64_t(early), "word") + " were old";
+  return "";
 }
 
 constexpr const char* kRemedy =
@@ -204,21 +215,48 @@ std::string name_of(const Node& node, int number) {
   return "GPU " + (gpu.index ? std::to_string(*gpu.index) : gpu.name);
 }
 
-Findings prove(const Node& node, int one, int other) {
-  ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0);
+// Two GPUs, as CUDA counts them, or the same one twice.
+struct Pair {
+  int one = 0;
+  int other = 0;
+  std::string name;
+};
+
+// Returns all pairs in rounds, such that a GPU is in one pair of a round: all but one GPU move on by a place.
+std::vector<std::vector<Pair>> rounds_of(const Node& node, int gpus) {
+  // A GPU alone shows that the kernels and its memory are right.
+  if (gpus == 1) return {{{0, 0, name_of(node, 0)}}};
+  const int places = gpus + gpus % 2;
+  std::vector<std::vector<Pair>> rounds;
+  for (int round = 0; round < places - 1; ++round) {
+    rounds.emplace_back();
+    for (int i = 0; i < places / 2; ++i) {
+      const int next = (round + i) % (places - 1);
+      const int fixed_or_previous = i == 0 ? places - 1 : (round + places - 1 - i) % (places - 1);
+      const auto [one, other] = std::minmax(next, fixed_or_previous);
+      if (other >= gpus) continue;
+      rounds.back().push_back({one, other, name_of(node, one) + " ↔ " + name_of(node, other)});
+    }
+  }
+  return rounds;
+}
+
+Findings prove(const Node& node, const Pair& pair) {
+  ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);  // as the names of the GPUs
+  ::setenv("CUDA_LAUNCH_BLOCKING", "0", 1);        // one kernel waits for another
+  const auto [one, other, name] = pair;
   const CudaDriver cuda(node.cuda_library);
   if (!cuda.is_complete()) return {unknown(node.cuda_library + " cannot be opened, or is too old")};
   require(cuda.init(0), "cuInit");
   int count = 0;
   require(cuda.device_count(&count), "cuDeviceGetCount");
   const bool is_alone = one == other;
-  const std::string pair = name_of(node, one) + (is_alone ? "" : " ↔ " + name_of(node, other));
-  if (other >= count) return {unknown(pair + ": CUDA shows only " + base::counted(count, "GPU"))};
+  if (other >= count) return {unknown(name + ": CUDA shows only " + base::counted(count, "GPU"))};
   const Gpu first(cuda, one, name_of(node, one));
   const Gpu second(cuda, other, name_of(node, other));
   // The owner of a flag answers in the other direction.
   if (!is_alone && (!first.reaches(second) || !second.reaches(first)))
-    return {ok(pair + ": no peer access, so NCCL goes through host memory")};
+    return {ok(name + ": no peer access, so NCCL goes through host memory")};
   Findings findings;
   for (const auto& [from, to] : {std::pair(&first, &second), std::pair(&second, &first)}) {
     const std::string way = from->name() + " → " + to->name() + ": ";
@@ -237,61 +275,89 @@ Findings prove(const Node& node, int one, int other) {
     }
     if (is_alone) break;
   }
-  if (findings.empty()) findings.push_back(ok(pair + ": all writes, reads, copies and flags arrive in order"));
+  if (findings.empty()) findings.push_back(ok(name + ": all writes, reads, copies and flags arrive in order"));
   return findings;
 }
 
-// Joins findings that differ only in their pair or way, since all GPUs of a node mostly have the same trouble.
+// Joins findings that differ only in their pair or direction, since all GPUs of a node mostly have the same trouble.
+// `check` of a finding is its pair.
 Findings joined(const Findings& all) {
   constexpr std::size_t kMostWays = 6;
+  const auto is_same = [](const Finding& one, const Finding& other) {
+    return one.grade == other.grade && one.text == other.text && one.fallback == other.fallback;
+  };
   Findings result;
   std::vector<std::vector<std::string>> ways;  // of each finding of `result`
   for (Finding finding : all) {
+    std::string way = std::exchange(finding.check, kName);
     const std::size_t colon = finding.text.find(": ");
-    const std::string way = colon == std::string::npos ? "" : finding.text.substr(0, colon);
-    if (colon != std::string::npos) finding.text.erase(0, colon);
-    const auto same = static_cast<std::size_t>(std::ranges::find(result, finding) - result.begin());
-    if (same == result.size()) {
+    if (finding.text.starts_with("GPU ") && colon != std::string::npos) {
+      way = finding.text.substr(0, colon);
+      finding.text.erase(0, colon + 2);
+    }
+    const auto same = std::ranges::find_if(result, [&](const Finding& each) { return is_same(each, finding); });
+    const auto place = static_cast<std::size_t>(same - result.begin());
+    if (same == result.end()) {
       result.push_back(std::move(finding));
       ways.emplace_back();
     }
-    ways[same].push_back(way);
+    ways[place].push_back(std::move(way));
   }
   for (std::size_t i = 0; i < result.size(); ++i) {
+    std::ranges::sort(ways[i]);
     const std::size_t shown = std::min(ways[i].size(), kMostWays);
     const std::string more = ways[i].size() > shown ? " and " + std::to_string(ways[i].size() - shown) + " more" : "";
-    result[i].text.insert(0, base::join(std::span(ways[i]).first(shown), ", ") + more);
+    result[i].text.insert(0, base::join(std::span(ways[i]).first(shown), ", ") + more + ": ");
   }
   return result;
 }
 
-// Finds nothing if there is memory for all pairs at once, or if the driver does not say.
+// Finds nothing if each GPU keeps enough memory for programs that use it.
 Findings check_room(const Node& node) {
-  const std::uint64_t pairs = std::max<std::uint64_t>(node.visible().size(), 2) - 1;  // of each GPU
-  const std::uint64_t needed = pairs * kMemoryOfPair + kMemoryOfOthers;
+  constexpr std::uint64_t kNeeded = kMemoryOfPair + kMemoryOfOthers;
   const auto free = least_free_memory(node);
-  if (!free || *free >= needed) return {};
-  return {unknown("a GPU has " + base::human_bytes(*free) + " free, and the proof is made only with " +
-                      base::human_bytes(needed) + ", so that programs which use the GPUs do not lack it",
-                  "ddplaunch doctor --deep when they have ended")};
+  if (free && *free >= kNeeded) return {};
+  const std::string why = free ? "a GPU has " + base::human_bytes(*free) + " free"
+                               : node.nvml_library + " does not say how much memory of the GPUs is free";
+  return {
+      unknown(why + ", and programs that use them must not lack what the proof takes, " + base::human_bytes(kNeeded),
+              free ? "ddplaunch doctor --deep when they have ended"
+                   : "NVIDIA_DRIVER_CAPABILITIES=compute,utility in a container")};
 }
 
 }  // namespace
 
 Findings check_peer_writes(const Node& node) {
+  if (!node.gpus_failure.empty()) return {unknown("the files of the driver cannot be read")};
   const auto gpus = static_cast<int>(node.visible().size());
-  if (gpus == 0) return {ok("no GPU has a peer here")};
-  const Check room = {"peer-writes", check_room};
+  if (gpus == 0) return {ok("there is no GPU")};
+  const auto end = std::chrono::steady_clock::now() + kProofLimit;
+  const Check room = {kName, check_room};
   if (Findings lack = run_checks(std::span(&room, 1), node, kRoomLimit); !lack.empty()) return lack;
-  std::vector<Check> pairs;
-  for (int one = 0; one < gpus; ++one) {
-    for (int other = one + 1; other < gpus; ++other) {
-      pairs.push_back({"peer-writes", [one, other](const Node& each) { return prove(each, one, other); }, Grade::fail});
+  Findings findings;
+  std::size_t left_out = 0;
+  bool is_slow = false;
+  for (const std::vector<Pair>& round : rounds_of(node, gpus)) {
+    const auto began = std::chrono::steady_clock::now();
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - began);
+    if (is_slow || left < kLeastLimit) {
+      left_out += round.size();
+      continue;
     }
+    std::vector<Check> checks;
+    for (const Pair& pair : round)
+      checks.push_back({pair.name, [&pair](const Node& each) { return prove(each, pair); }, Grade::fail});
+    std::ranges::move(run_checks(checks, node, left), std::back_inserter(findings));
+    // A GPU that is still busy keeps others waiting, which are not to blame.
+    is_slow = std::chrono::steady_clock::now() - began >= kStepLimit;
   }
-  // A GPU alone shows that the kernels and its memory are right.
-  if (gpus == 1) pairs.push_back({"peer-writes", [](const Node& each) { return prove(each, 0, 0); }, Grade::fail});
-  return joined(run_checks(pairs, node, kPairLimit));
+  findings = joined(findings);
+  if (left_out > 0) {
+    const std::string count = base::counted(static_cast<std::int64_t>(left_out), "pair", "was", "were");
+    findings.push_back(unknown(count + " not tried, because others have taken too long"));
+    findings.back().check = kName;
+  }
+  return findings;
 }
 
 }  // namespace ddp::launcher::doctor

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <exception>
 #include <string>
@@ -53,6 +54,8 @@ Running start(const Check& check, const Node& node) {
   running.pid = ::fork();
   if (running.pid == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // A job beside it must not pay if the memory of the node does not suffice.
+    write_file("/proc/self/oom_score_adj", "1000");
     // A process that hangs in the kernel cannot be killed. It must not keep the reader of the doctor's output waiting.
     for (int fd = 0; fd < 3; ++fd) ::dup2(::open("/dev/null", O_RDWR | O_CLOEXEC), fd);
     ::close_range(3, static_cast<unsigned>(input.get()) - 1, 0);
@@ -72,8 +75,13 @@ void read_until(std::vector<Running>& all, Clock::time_point end) {
       readers.push_back(&running);
     }
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
-    if (waits.empty() || left.count() <= 0) return;
-    if (::poll(waits.data(), waits.size(), static_cast<int>(left.count())) <= 0) continue;
+    if (waits.empty()) return;
+    // A process that was stopped for long may find all answers after the end.
+    const auto most = std::max(left, std::chrono::milliseconds(0));
+    if (::poll(waits.data(), waits.size(), static_cast<int>(most.count())) <= 0) {
+      if (left.count() <= 0) return;
+      continue;
+    }
     for (std::size_t i = 0; i < waits.size(); ++i) {
       if (waits[i].revents == 0) continue;
       char bytes[4096];

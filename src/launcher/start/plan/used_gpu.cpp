@@ -94,15 +94,18 @@ std::string used_gpu(const LaunchPlan& plan, int local_rank, const std::string& 
 
 std::vector<std::string> gpus_of_workers(const LaunchPlan& plan) {
   std::vector<std::string> names;
-  for (const std::optional<std::string>& name : plan.devices) {
-    if (!name) return {};
-    if (std::ranges::find(names, *name) == names.end()) names.push_back(*name);
+  // CUDA stops at a name of another kind than the first one.
+  const bool are_indices = std::ranges::all_of(plan.device_indices, &std::optional<int>::has_value);
+  for (std::size_t i = 0; i < plan.devices.size(); ++i) {
+    if (!plan.devices[i]) return {};
+    const std::string name = are_indices ? std::to_string(*plan.device_indices[i]) : *plan.devices[i];
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
   }
   return names;
 }
 
 bool has_pair_of_gpus(const LaunchPlan& plan) {
-  return plan.node_gpus.size() > 1 && gpus_of_workers(plan).size() != 1;
+  return gpus_of_workers(plan).size() > 1;
 }
 
 std::string describe_other_gpus(const LaunchPlan& plan, int first_rank, const std::vector<UsedGpu>& used) {

@@ -28,10 +28,10 @@ bool uses_other_gpu(const LaunchPlan& plan, int local_rank, const std::string& u
 // plan's. Returns an empty text if the worker has no GPU.
 std::string used_gpu(const LaunchPlan& plan, int local_rank, const std::string& uuid);
 
-// Returns the GPUs that the plan gives to the workers of this node, as CUDA_VISIBLE_DEVICES names them, each once.
-// Returns none if that of a worker is unknown.
+// Returns the GPUs that the plan gives to the workers of this node, as CUDA_VISIBLE_DEVICES names them, each once. They
+// are indices in the order of PCI addresses if these are known. Returns none if that of a worker is unknown.
 std::vector<std::string> gpus_of_workers(const LaunchPlan& plan);
-// Returns whether workers of this node may exchange data between two GPUs.
+// Returns whether the plan gives several GPUs to the workers of this node.
 bool has_pair_of_gpus(const LaunchPlan& plan);
 
 struct UsedGpu {

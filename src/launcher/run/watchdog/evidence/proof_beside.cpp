@@ -3,6 +3,9 @@
 #include <unistd.h>
 
 #include <exception>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -14,6 +17,9 @@
 #include "wire/worker_env.h"
 
 namespace ddp::launcher {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 doctor::Finding not_proved(const std::string& why) {
@@ -40,19 +46,43 @@ doctor::Findings findings_in(const std::string& output) {
   return findings;
 }
 
-void ProofBeside::start(bool driver_answers, const LaunchPlan& plan, Done done) {
+bool use_gpus(std::span<const pid_t> processes, const std::string& proc) {
+  constexpr std::string_view kDevice = "/dev/nvidia";
+  const auto is_gpu = [&](const std::string& file) {
+    return file.size() > kDevice.size() && file.starts_with(kDevice) && file[kDevice.size()] >= '0' &&
+           file[kDevice.size()] <= '9';
+  };
+  for (const pid_t pid : processes) {
+    std::error_code ignored;
+    for (const fs::directory_entry& entry : fs::directory_iterator(proc + "/" + std::to_string(pid) + "/fd", ignored)) {
+      if (is_gpu(fs::read_symlink(entry.path(), ignored).string())) return true;
+    }
+  }
+  return false;
+}
+
+void ProofBeside::end() {
+  run_.reset();
+  is_running_ = false;
+}
+
+void ProofBeside::start(const LaunchPlan& plan, Done done) {
   if (std::exchange(has_started_, true)) return;
-  if (!driver_answers) return done({not_proved("the driver does not say how much memory of the GPUs is free")});
   if (uses_mps(plan.inherited_environment))
     return done({not_proved("an error of the proof would end all programs of MPS")});
   std::vector<std::string> environment = plan.inherited_environment;
+  std::erase_if(environment, [](const std::string& line) { return line.starts_with("PET_"); });  // options of the job
   if (const auto gpus = gpus_of_workers(plan); !gpus.empty())
     environment.insert(environment.begin(), std::string(wire::env::kCudaVisibleDevices) + "=" + base::join(gpus, ","));
   const std::vector<std::string> arguments = {"doctor", "--node", "--deep", "--json"};
-  const auto ended = [done](const std::string& output) { done(findings_in(output)); };
+  const auto ended = [this, done](const std::string& output) {
+    is_running_ = false;
+    done(findings_in(output));
+  };
   run_ = std::make_unique<ToolRun>(loop_, our_program("ddplaunch"), arguments, ended, base::UniqueFd(),
                                    std::move(environment));
-  if (run_->has_failed()) done(findings_in(""));
+  is_running_ = !run_->has_failed();
+  if (!is_running_) done(findings_in(""));
 }
 
 }  // namespace ddp::launcher

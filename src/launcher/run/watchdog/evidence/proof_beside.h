@@ -2,8 +2,11 @@
 // The proof is `ddplaunch doctor` in a process of its own.
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "launcher/run/process/tool_run.h"
@@ -20,19 +23,23 @@ class ProofBeside {
 
   explicit ProofBeside(net::EventLoop& loop) : loop_(loop) {}
 
-  // Calls `done` once, after a minute at most, with what the checks of the doctor have found. Does nothing after the
-  // first call. The proof takes memory of the GPUs for some seconds. It proves nothing, and a finding says so, if the
-  // driver does not say how much is free, or if the GPUs' programs share one context (MPS), which an error would end.
-  // Only the GPUs of the workers count.
-  void start(bool driver_answers, const LaunchPlan& plan, Done done);
+  // Calls `done` once, after 70 s at most, with what the checks of the doctor have found. Does nothing after the first
+  // call. Tries the GPUs that the plan gives to the workers. Proves nothing, and a finding says so, if too little of
+  // their memory is free, or if their programs share one context (MPS), which an error would end.
+  void start(const LaunchPlan& plan, Done done);
+  bool is_running() const { return is_running_; }
   // Kills the proof if it is not over. `done` is not called any more.
-  void end() { run_.reset(); }
+  void end();
 
  private:
   net::EventLoop& loop_;
   bool has_started_ = false;
+  bool is_running_ = false;
   std::unique_ptr<ToolRun> run_;
 };
+
+// Returns whether one of these processes below `proc` ("/proc" except in tests) has a device file of a GPU open.
+bool use_gpus(std::span<const pid_t> processes, const std::string& proc);
 
 // Returns the findings of the first node in the output of `ddplaunch doctor --json`, or one that says that it failed.
 doctor::Findings findings_in(const std::string& output);

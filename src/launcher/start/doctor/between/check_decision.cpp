@@ -69,6 +69,8 @@ HangFindings explain_hang(const NodeResult& result) {
     const bool may_be_cause = each.finding.check == kCause && !fallbacks.empty();
     const std::string where = is_alone ? "this node" : names_of_nodes(result.job, each.nodes);
     if (is_wanted(each)) say(where, each.finding);
+    if (each.finding.check == kProof && each.finding.grade == Grade::unknown)
+      found.lines.push_back({LogLevel::note, LogSource::hangs, line_of(where, each.finding)});
     if (may_be_cause && !is_wanted(each)) found.lines.push_back(cause_of_proof(where, each.finding, LogSource::hangs));
   }
   if (!is_alone) {
@@ -94,7 +96,7 @@ std::vector<LogLine> explain_proof(const std::string& where, const Findings& fin
   Grade worst = Grade::ok;
   std::vector<LogLine> lines;
   for (const Finding& finding : findings) {
-    if (finding.check != kProof || finding.grade == Grade::ok) continue;
+    if (finding.check != kProof) continue;
     worst = std::max(worst, finding.grade);
     const LogLevel level = finding.grade == Grade::fail ? LogLevel::error : LogLevel::note;
     lines.push_back({level, kSource, line_of(place, finding)});
@@ -103,12 +105,6 @@ std::vector<LogLine> explain_proof(const std::string& where, const Findings& fin
     // What is broken has a cause.
     if (finding.check == kCause && finding.grade != Grade::ok && worst == Grade::fail)
       lines.push_back(cause_of_proof(place, finding, kSource));
-  }
-  const bool is_proved = std::ranges::any_of(
-      findings, [](const Finding& finding) { return finding.check == kProof && finding.grade == Grade::ok; });
-  if (lines.empty() && is_proved) {
-    const std::string text = "check of " + place + ": nothing is wrong between its GPUs";
-    lines.push_back({LogLevel::note, kSource, text});
   }
   return lines;
 }

@@ -14,20 +14,39 @@ using namespace ddp::launcher::doctor;
 
 namespace {
 
-Node node_with(std::size_t gpus) {
+// GPUs in software, of which NVML in software says that they have 80 GiB.
+class Machine {
+ public:
+  explicit Machine(std::size_t gpus = 2) {
+    std::ofstream file(directory_.path() + "/gpus");
+    node.gpus.resize(gpus);
+    for (std::size_t i = 0; i < gpus; ++i) {
+      node.gpus[i].index = static_cast<int>(i);
+      file << "GPU-" << i << " 0 0 - -\n";
+    }
+    node.cuda_library = ddp::test::fake_gpu_directory() + "/libcuda.so.1";
+    node.nvml_library =
+        (std::filesystem::path(ddp::test::bin_directory()).parent_path() / "fake_nvml/libnvidia-ml.so.1").string();
+  }
+
+  // `health` is of the second GPU.
+  Findings findings(const char* fault = "", const char* health = "") const {
+    ::setenv("FAKE_NVML", (directory_.path() + "/gpus").c_str(), 1);
+    ::setenv("FAKE_NVML_HEALTH", health, 1);
+    ::setenv("FAKE_GPU_PEERS", fault, 1);
+    Findings findings = check_peer_writes(node);
+    for (const char* name : {"FAKE_NVML", "FAKE_NVML_HEALTH", "FAKE_GPU_PEERS"}) ::unsetenv(name);
+    return findings;
+  }
+
   Node node;
-  node.gpus.resize(gpus);
-  for (std::size_t i = 0; i < gpus; ++i) node.gpus[i].index = static_cast<int>(i);
-  node.cuda_library = ddp::test::fake_gpu_directory() + "/libcuda.so.1";
-  return node;
-}
+
+ private:
+  const TemporaryDirectory directory_;
+};
 
 Findings findings_with(const char* fault, std::size_t gpus = 2) {
-  ::setenv("FAKE_GPU_PEERS", fault, 1);
-  const Node node = node_with(gpus);
-  Findings findings = check_peer_writes(node);
-  ::unsetenv("FAKE_GPU_PEERS");
-  return findings;
+  return Machine(gpus).findings(fault);
 }
 
 struct Fault {
@@ -83,26 +102,27 @@ TEST_CASE("both directions of each pair are tried, and what is the same is one f
 }
 
 TEST_CASE("nothing is proved without memory to spare, so that programs on the GPUs do not lack it") {
-  const TemporaryDirectory directory;
-  std::ofstream(directory.path() + "/gpus") << "GPU-a 0 0 - -\nGPU-b 0 0 - -\n";
-  ::setenv("FAKE_NVML", (directory.path() + "/gpus").c_str(), 1);
-  Node node = node_with(2);
-  node.nvml_library =
-      (std::filesystem::path(ddp::test::bin_directory()).parent_path() / "fake_nvml/libnvidia-ml.so.1").string();
-  const auto proved = [&](const char* troubles) {
-    ::setenv("FAKE_NVML_HEALTH", troubles, 1);  // of the second GPU, which has 80 GiB
-    return check_peer_writes(node).at(0);
-  };
-  const Finding lack = proved("used=80400");
+  Machine machine;
+  const Finding lack = machine.findings("", "used=80400").at(0);
   CHECK(lack.grade == Grade::unknown);
-  CHECK(lack.text ==
-        "a GPU has 1.5 GiB free, and the proof is made only with 1.6 GiB, so that programs which use the GPUs do not "
-        "lack it");
-  CHECK(proved("used=80000").grade == Grade::ok);
-  node.environment = {"CUDA_VISIBLE_DEVICES=0"};  // the GPU that is full belongs to others
-  CHECK(proved("used=80400").grade == Grade::ok);
-  ::unsetenv("FAKE_NVML");
-  ::unsetenv("FAKE_NVML_HEALTH");
+  CHECK(lack.text == "a GPU has 1.5 GiB free, and programs that use them must not lack what the proof takes, 1.6 GiB");
+  CHECK(machine.findings("", "used=80000").at(0).grade == Grade::ok);
+  machine.node.environment = {"CUDA_VISIBLE_DEVICES=0"};  // the GPU that is full belongs to others
+  CHECK(machine.findings("", "used=80400").at(0).grade == Grade::ok);
+  machine.node.environment = {"CUDA_VISIBLE_DEVICES=GPU-other"};
+  CHECK(machine.findings("mirror").at(0).grade == Grade::unknown);
+  machine.node.environment = {};
+  machine.node.nvml_library = "libnone.so";
+  CHECK_THAT(machine.findings("mirror").at(0).text,
+             Catch::StartsWith("libnone.so does not say how much memory of the GPUs is free"));
+}
+
+TEST_CASE("a GPU that stays busy leaves other pairs out, which are not to blame", "[slow]") {
+  const Findings findings = findings_with("hang", 3);
+  REQUIRE(findings.size() == 2);
+  CHECK_THAT(findings[0].text, Catch::StartsWith("GPU 1 → GPU 2: writing does not end within 10.0 s"));
+  CHECK(findings[1].grade == Grade::unknown);
+  CHECK(findings[1].text == "2 pairs were not tried, because others have taken too long");
 }
 
 TEST_CASE("a single GPU is tried with its own memory") {
@@ -120,14 +140,16 @@ TEST_CASE("GPUs without peer access are ok, because NCCL does not use it") {
 }
 
 TEST_CASE("the proof without a driver, or with fewer GPUs than the kernel shows, is unknown") {
-  Node node;
-  CHECK(check_peer_writes(node).front().grade == Grade::ok);  // nothing to prove
-  node.gpus.resize(2);
-  node.cuda_library = "libnone.so";
-  CHECK(check_peer_writes(node).front().text == "libnone.so cannot be opened, or is too old");
+  CHECK(check_peer_writes({}).front().grade == Grade::ok);  // nothing to prove
+  Machine machine;
+  machine.node.cuda_library = "libnone.so";
+  CHECK(machine.findings().front().text == "GPU 0 ↔ GPU 1: libnone.so cannot be opened, or is too old");
   ::setenv("FAKE_GPU_COUNT", "1", 1);
   CHECK(findings_with("").front().text == "GPU 0 ↔ GPU 1: CUDA shows only 1 GPU");
   ::setenv("FAKE_GPU_COUNT", "0", 1);
-  CHECK(findings_with("").front().grade == Grade::unknown);
+  CHECK(findings_with("").front().text == "GPU 0 ↔ GPU 1: it could not be checked: cuInit returns CUDA error 100");
   ::unsetenv("FAKE_GPU_COUNT");
+  machine.node.gpus.clear();
+  machine.node.gpus_failure = "no answer within 4.0 s";
+  CHECK(machine.findings().front().grade == Grade::unknown);
 }

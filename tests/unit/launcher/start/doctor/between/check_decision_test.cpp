@@ -99,6 +99,9 @@ TEST_CASE("after a hang, only what collectives use is shown, with the cause, and
         "check of node 1 (b): peer-writes: GPU 0 → GPU 1: writes never arrive (try: disable P2P)");
   CHECK(found.lines[1].text == "check of node 1 (b): peer-access: only root can read it (try: sudo)");
   CHECK(found.fallback == "NCCL_P2P_DISABLE=1");
+  result.job.findings[1].findings = {{"peer-writes", Grade::unknown, "no room", "later"}};
+  CHECK(explain_hang(result).lines.at(0).text == "check of node 1 (b): peer-writes: no room (try: later)");
+  result.job.findings[1].findings = {proof};
   result.node = 1;
   CHECK(explain_hang(result).lines.empty());
   CHECK(explain_hang(result).fallback == "NCCL_P2P_DISABLE=1");
@@ -120,7 +123,7 @@ TEST_CASE("the proof beside workers is shown with its cause, and nothing is said
                          "NCCL_P2P_DISABLE=1"};
   const Finding cause = {"peer-access", Grade::warn, "ACS is on", "setpci"};
   const Finding other = {"gpu-health", Grade::warn, "memory is used", "fuser"};
-  const Finding good = {"peer-writes", Grade::ok, "GPU 0 and GPU 1: all arrive", ""};
+  const Finding good = {"peer-writes", Grade::ok, "GPU 0 ↔ GPU 1: all arrive", ""};
   const auto broken = explain_proof("this node", {cause, other, proof});
   REQUIRE(broken.size() == 2);
   CHECK(broken[0].level == LogLevel::error);
@@ -133,7 +136,7 @@ TEST_CASE("the proof beside workers is shown with its cause, and nothing is said
   const auto fine = explain_proof("node b", {cause, other, good});
   REQUIRE(fine.size() == 1);
   CHECK(fine[0].level == LogLevel::note);
-  CHECK(fine[0].text == "check of node b, beside its workers: nothing is wrong between its GPUs");
+  CHECK(fine[0].text == "check of node b, beside its workers: peer-writes: GPU 0 ↔ GPU 1: all arrive");
   const auto not_made = explain_proof("node b", {cause, {"peer-writes", Grade::unknown, "no room", "later"}});
   REQUIRE(not_made.size() == 1);
   CHECK(not_made[0].level == LogLevel::note);
