@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <functional>
 
 #include "base/exit_code.h"
 #include "base/printable.h"
@@ -131,17 +132,25 @@ std::string own_virtual_environment(const std::string& invoked_as, const std::ve
 }
 
 base::Result<LaunchPlan, StartFailure> plan_of(const Options& options, const std::string& invoked_as,
-                                               const std::vector<std::string>& environment) {
+                                               const std::vector<std::string>& environment,
+                                               const std::function<void(const std::string&)>& note) {
   FactsWanted wanted = facts_wanted(options);
   wanted.python_hook = our_program("ddp_python");
   wanted.nccl_profiler = our_program("libnccl-profiler-ddplaunch.so");
   if (wanted.kind != ProgramKind::executable) {
     wanted.virtual_environment = own_virtual_environment(invoked_as, environment);
   }
-  constexpr std::chrono::seconds kLimit{10};
-  auto gpus = doctor::gpus_of_this_node(kLimit);
+  // A driver that makes GPUs ready for other programs may take some seconds.
+  constexpr std::chrono::seconds kUntilNote{5};
+  constexpr std::chrono::seconds kLimit{60};
+  const bool is_checked = options.check != Check::off;
+  auto gpus = doctor::gpus_of_this_node(kUntilNote);
+  if (!gpus && !is_checked) {
+    note("the files of the NVIDIA driver do not answer. Waiting for them, for a minute at most");
+    gpus = doctor::gpus_of_this_node(kLimit);
+  }
   if (!gpus) {
-    return StartFailure{base::kExitOwnFault,
+    return StartFailure{is_checked ? doctor::kExitFail : base::kExitOwnFault,
                         "the files of the driver cannot be read: " + gpus.error().message + " (ddplaunch doctor)"};
   }
   NodeFacts facts = gather_node_facts(wanted);
@@ -171,7 +180,7 @@ std::vector<doctor::Check> check_of_program(const Options& options, const std::s
                                             const std::vector<std::string>& environment) {
   if (options.command.empty()) return {};
   const auto check = [=](const doctor::Node&) -> doctor::Findings {
-    const auto plan = plan_of(options, invoked_as, environment);
+    const auto plan = plan_of(options, invoked_as, environment, [](const std::string&) {});
     if (!plan) return {doctor::fail(plan.error().message, "ddplaunch --dry-run, with the same options")};
     return {doctor::ok(plan.value().program + ", " + base::counted(plan.value().workers, "worker"))};
   };
@@ -327,7 +336,8 @@ int start_here(Options options, const std::string& invoked_as, const std::vector
   }
   Log log(with_color(options.log, options.color, environment));
   const bool is_checked = options.check != Check::off && !options.dry_run;
-  auto plan = plan_of(options, invoked_as, environment);
+  const auto note = [&](const std::string& text) { log.write({LogLevel::warning, LogSource::launcher, text}); };
+  auto plan = plan_of(options, invoked_as, environment, note);
   std::optional<NodeCheck> check;
   if (plan && is_checked) {
     auto planned = NodeCheck::plan(options);

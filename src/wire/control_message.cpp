@@ -19,7 +19,8 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Subject, {{Subject::nothing, "nothing"},
                                        {Subject::stacks, "stacks"},
                                        {Subject::records, "records"},
                                        {Subject::usage, "usage"},
-                                       {Subject::proof, "proof"}})
+                                       {Subject::proof, "proof"},
+                                       {Subject::no_proof, "no proof"}})
 
 // The first entry also stands for unknown names, which another version may send: they count as certain.
 NLOHMANN_JSON_SERIALIZE_ENUM(Knowledge, {{Knowledge::certain, "certain"},

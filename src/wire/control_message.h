@@ -120,6 +120,7 @@ enum class Subject : std::uint8_t {
   records,        // what the ranks have recorded since the last answer
   usage,          // processors, memory and GPUs that the ranks use, for the views of the job
   proof,          // whether the GPUs of a node can write to each other, beside ranks that hang
+  no_proof,       // ends the proof, because the ranks go on
 };
 // `text` is the launcher's JSON (launcher/run/ranks/shown_ranks.h), or output, which may contain any bytes.
 struct NodeShows {

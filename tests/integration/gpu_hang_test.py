@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 BIN = pathlib.Path(sys.argv[1])
 FOLDER = tempfile.TemporaryDirectory()
@@ -106,6 +107,39 @@ def each_node_proves_it_for_its_own_gpus() -> None:
         assert f"{name}, beside its workers: peer-writes: {pair}: writes never arrive" in said, said
 
 
+def proofs(mark: str) -> int:
+    """Returns the number of processes of `ddplaunch doctor` with this variable in their environment."""
+    count = 0
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            is_doctor = b"doctor\0--node\0--deep" in (process / "cmdline").read_bytes()
+            count += is_doctor and f"MARK={mark}".encode() in (process / "environ").read_bytes().split(b"\0")
+        except OSError:
+            pass
+    return count
+
+
+def a_proof_ends_when_the_job_goes_on() -> None:
+    if os.geteuid() != 0:
+        return print("not root: no mounts")
+    mark = f"{os.getpid()}"
+    job = subprocess.Popen(
+        [*with_gpus(), BIN / "ddplaunch", "--nproc_per_node=2", "--hang-timeout=5", "--hang-action=dump", "--log-level=debug",
+         BIN / "gpu_hanging_worker", "9"], stderr=subprocess.PIPE, text=True, env={**os.environ, "FAKE_GPU_PEERS": "hang", "MARK": mark})
+    said, most = "", 0
+    while "the job continues: " not in said:
+        line = job.stderr.readline()
+        assert line, said
+        said += line
+        while "proving whether the GPUs" in line and most == 0 and job.poll() is None:
+            most = proofs(mark)
+    while proofs(mark) > 0 and job.poll() is None:
+        time.sleep(0.01)
+    assert job.poll() is None and most > 0, (most, said)
+    said += job.communicate(timeout=60)[1]
+    assert job.returncode == 0 and "peer-writes" not in said, said
+
+
 def a_job_whose_gpus_cannot_write_to_each_other_says_so_and_falls_back() -> None:
     if os.geteuid() != 0:
         return print("not root: no mounts")
@@ -142,4 +176,5 @@ if __name__ == "__main__":
     the_doctor_proves_it_beside_a_job_that_hangs()
     the_launcher_proves_it_beside_workers_that_go_on()
     each_node_proves_it_for_its_own_gpus()
+    a_proof_ends_when_the_job_goes_on()
     a_job_whose_gpus_cannot_write_to_each_other_says_so_and_falls_back()

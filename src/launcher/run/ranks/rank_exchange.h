@@ -66,6 +66,7 @@ class RankExchange {
   void ask_for_evidence(wire::Subject what);
   void ask_for_records() { channel_->ask(wire::Subject::records); }
   void ask_for_proof() { channel_->ask(wire::Subject::proof); }
+  void end_proof() { channel_->ask(wire::Subject::no_proof); }
   // Returns the ranks of other nodes as they were last shown, by rank.
   const std::map<int, RankView>& far() const { return far_; }
   // Returns whether another node has shown its ranks since the last call.

@@ -219,7 +219,7 @@ class RankWatchdog : public Watchdog {
     const NextSample next = hangs_.next();
     const bool others_are_new = sees_others() && parts_.exchange.take_news();
     const bool ours_are_new = sample_own(next.depth, ranks_);
-    watch_proof();
+    discard_windows_of_proof();
     if (next.measures_activity) activity_.measure(ranks_, Clock::now().time_since_epoch());
     gpu_check_.compare(ranks_);
     is_to_show_ = is_to_show_ || ours_are_new;
@@ -289,6 +289,7 @@ class RankWatchdog : public Watchdog {
     }
     if (what == wire::Subject::proof)
       prove([this](const doctor::Findings& findings) { parts_.exchange.show_proof(doctor::json_text(findings)); });
+    if (what == wire::Subject::no_proof) proof_.end();
     if (!HangEvidence::is_evidence(what)) return;
     evidence_->take_own(what, [this, what](const Evidence& evidence) { parts_.exchange.show(evidence, what); });
   }
@@ -297,7 +298,10 @@ class RankWatchdog : public Watchdog {
   // write to each other, unless the workers end now: then a check follows that needs no room beside them.
   void tell(const HangNews& news) {
     parts_.news(news);
-    if (news.kind == HangNews::Kind::goes_on) proof_.end();
+    if (news.kind == HangNews::Kind::goes_on) {
+      proof_.end();
+      if (sees_others()) parts_.exchange.end_proof();
+    }
     const bool hangs_on = news.kind == HangNews::Kind::warned || (news.kind == HangNews::Kind::hung && !news.ends_job);
     const bool is_wanted = hangs_on && all_wait(news.verdict.kind) && parts_.plan.hang.action != HangAction::warn;
     if (!is_wanted || is_judged_elsewhere()) return;
@@ -309,7 +313,8 @@ class RankWatchdog : public Watchdog {
   // Does nothing if this node has proved it already, or has no pair of GPUs.
   void prove(ProofBeside::Done done) {
     if (has_ended_ || !has_pair_of_gpus(parts_.plan) || !ranks_use_gpus()) return;
-    finished_before_proof_ = finished();
+    const char* const text = "proving whether the GPUs of this node can write to each other, beside the workers";
+    if (!proof_.is_running()) parts_.log({LogLevel::debug, LogSource::hangs, text});
     proof_.start(parts_.plan, std::move(done));
   }
   bool ranks_use_gpus() const {
@@ -318,19 +323,11 @@ class RankWatchdog : public Watchdog {
              use_gpus(parts_.processes.processes_of(rank.rank - placement_.first_rank), "/proc");
     });
   }
-  // Returns how many operations this node's ranks have finished.
-  std::uint64_t finished() const {
-    std::uint64_t count = 0;
-    for (const RankView& rank : ranks_) {
-      for (const GroupView& group : rank.page.groups) count += group.finished;
-    }
-    return count;
-  }
-  // Ranks that go on need their GPUs, and what the proof transfers is no sign of life.
-  void watch_proof() {
-    const bool was_running = std::exchange(proof_was_running_, proof_.is_running());
-    if (was_running || proof_.is_running()) activity_.discard_windows();
-    if (proof_.is_running() && finished() != finished_before_proof_) proof_.end();
+  // What the proof transfers is no sign of life of the ranks. The GPUs' counters are some seconds old.
+  void discard_windows_of_proof() {
+    constexpr std::chrono::seconds kAfter{6};
+    if (proof_.is_running()) discards_until_ = Clock::now() + kAfter;
+    if (Clock::now() < discards_until_) activity_.discard_windows();
   }
   void log_proof(const std::string& where, const doctor::Findings& findings) {
     for (const LogLine& line : doctor::explain_proof(where, findings)) parts_.log(line);
@@ -425,8 +422,7 @@ class RankWatchdog : public Watchdog {
   StragglerTable stragglers_;
   std::set<int> started_;        // local ranks of the started workers
   std::vector<RankView> ranks_;  // this node's ranks at the last sample
-  std::uint64_t finished_before_proof_ = 0;
-  bool proof_was_running_ = false;  // at the last sample
+  Clock::time_point discards_until_;
   bool is_paused_ = false;
   bool has_ended_ = false;
   bool is_to_show_ = true;

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/result.h"
 #include "launcher/start/doctor/finding.h"
 #include "launcher/start/doctor/node.h"
 
@@ -47,9 +48,9 @@ Findings check_pci_links(const Node& node);
 Findings check_gpu_links(const Node& node);
 // Returns the bandwidth of a PCIe link in each direction, in GB/s, from its speed as /sys shows it ("16.0 GT/s PCIe").
 double pcie_rate(const std::string& speed, std::int64_t lanes);
-// Returns the free memory of the GPU that has least of it, among those that the workers see, or std::nullopt if the
-// driver's library does not say.
-std::optional<std::uint64_t> least_free_memory(const Node& node);
+// Returns the free memory of the GPU that has least of it, among those that the workers see. The failure says why it is
+// not known.
+base::Result<std::uint64_t> least_free_memory(const Node& node);
 Findings check_peer_access(const Node& node);
 Findings check_fabric(const Node& node);
 // --- programs and their settings

@@ -236,17 +236,19 @@ Findings check_gpu_links(const Node& node) {
                "unset NCCL_P2P_DISABLE. ddplaunch doctor --deep proves whether GPUs can write to each other")};
 }
 
-std::optional<std::uint64_t> least_free_memory(const Node& node) {
+base::Result<std::uint64_t> least_free_memory(const Node& node) {
   const Nvml nvml(node.nvml_library);
   if (nvml.init == nullptr || nvml.handle == nullptr || nvml.memory == nullptr || nvml.init() != kSuccess)
-    return std::nullopt;
-  std::optional<std::uint64_t> least;
+    return base::Failure{node.nvml_library + " cannot be used (in a container: NVIDIA_DRIVER_CAPABILITIES=utility)"};
+  auto least = std::numeric_limits<std::uint64_t>::max();
   for (const VisibleGpu& visible : node.visible()) {
     Device gpu = nullptr;
     Memory memory{};
-    if (!visible.index || nvml.handle(static_cast<unsigned>(*visible.index), &gpu) != kSuccess) return std::nullopt;
-    if (nvml.memory(gpu, &memory) != kSuccess) return std::nullopt;
-    least = std::min<std::uint64_t>(least.value_or(memory.free), memory.free);
+    if (!visible.index) return base::Failure{"GPU " + visible.name + " is a part of a GPU, or not on this node"};
+    const bool is_known =
+        nvml.handle(static_cast<unsigned>(*visible.index), &gpu) == kSuccess && nvml.memory(gpu, &memory) == kSuccess;
+    if (!is_known) return base::Failure{"the driver does not tell it of GPU " + std::to_string(*visible.index)};
+    least = std::min<std::uint64_t>(least, memory.free);
   }
   return least;
 }

@@ -29,9 +29,11 @@ constexpr int kRepetitions = 10;
 // round needs both GPUs.
 constexpr auto kStepLimit = 10s;
 constexpr auto kRoundsLimit = 20s;
-constexpr auto kRoomLimit = 4s;
-constexpr auto kProofLimit = 55s;  // of all pairs
-constexpr auto kLeastLimit = 25s;  // of a pair, both directions, and the start of CUDA
+constexpr auto kRoomLimit = 15s;
+constexpr auto kProofLimit = 55s;  // of all rounds
+// A round takes both directions of its pairs, and the start of CUDA. Later ones are known to take less.
+constexpr std::chrono::milliseconds kFirstRound = 25s;
+constexpr std::chrono::milliseconds kLeastRound = 5s;
 constexpr std::string_view kName = "peer-writes";
 // CUDA takes 300 to 600 MiB of a GPU for each process. The rest is for programs that use the GPU already.
 constexpr std::uint64_t kMemoryOfPair = 600ULL << 20;
@@ -314,47 +316,53 @@ Findings joined(const Findings& all) {
 
 // Finds nothing if each GPU keeps enough memory for programs that use it.
 Findings check_room(const Node& node) {
-  constexpr std::uint64_t kNeeded = kMemoryOfPair + kMemoryOfOthers;
   const auto free = least_free_memory(node);
-  if (free && *free >= kNeeded) return {};
-  const std::string why = free ? "a GPU has " + base::human_bytes(*free) + " free"
-                               : node.nvml_library + " does not say how much memory of the GPUs is free";
-  return {
-      unknown(why + ", and programs that use them must not lack what the proof takes, " + base::human_bytes(kNeeded),
-              free ? "ddplaunch doctor --deep when they have ended"
-                   : "NVIDIA_DRIVER_CAPABILITIES=compute,utility in a container")};
+  if (!free) return {unknown("it is not known how much memory of the GPUs is free: " + free.error().message)};
+  if (free.value() >= kMemoryOfPair + kMemoryOfOthers) return {};
+  return {unknown("a GPU has " + base::human_bytes(free.value()) + " free. The proof takes " +
+                      base::human_bytes(kMemoryOfPair) + ", and leaves " + base::human_bytes(kMemoryOfOthers) +
+                      " to programs that use the GPUs",
+                  "ddplaunch doctor --deep when they have ended")};
 }
 
 }  // namespace
 
 Findings check_peer_writes(const Node& node) {
   if (!node.gpus_failure.empty()) return {unknown("the files of the driver cannot be read")};
+  if (node.gpus.empty()) return {ok("there is no GPU")};
   const auto gpus = static_cast<int>(node.visible().size());
-  if (gpus == 0) return {ok("there is no GPU")};
+  if (gpus == 0) return {unknown("CUDA_VISIBLE_DEVICES shows no GPU")};
   const auto end = std::chrono::steady_clock::now() + kProofLimit;
   const Check room = {kName, check_room};
   if (Findings lack = run_checks(std::span(&room, 1), node, kRoomLimit); !lack.empty()) return lack;
   Findings findings;
   std::size_t left_out = 0;
-  bool is_slow = false;
+  bool is_stuck = false;
+  std::chrono::milliseconds longest{0};
+  std::chrono::milliseconds least = kFirstRound;  // that a round may need
   for (const std::vector<Pair>& round : rounds_of(node, gpus)) {
     const auto began = std::chrono::steady_clock::now();
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - began);
-    if (is_slow || left < kLeastLimit) {
+    if (is_stuck || left < least) {
       left_out += round.size();
       continue;
     }
     std::vector<Check> checks;
     for (const Pair& pair : round)
       checks.push_back({pair.name, [&pair](const Node& each) { return prove(each, pair); }, Grade::fail});
-    std::ranges::move(run_checks(checks, node, left), std::back_inserter(findings));
+    const Findings found = run_checks(checks, node, left);
+    const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - began);
     // A GPU that is still busy keeps others waiting, which are not to blame.
-    is_slow = std::chrono::steady_clock::now() - began >= kStepLimit;
+    is_stuck = took >= kStepLimit && std::ranges::find(found, Grade::fail, &Finding::grade) != found.end();
+    longest = std::max(longest, took);
+    least = std::max(kLeastRound, 2 * longest);
+    std::ranges::copy(found, std::back_inserter(findings));
   }
   findings = joined(findings);
   if (left_out > 0) {
     const std::string count = base::counted(static_cast<std::int64_t>(left_out), "pair", "was", "were");
-    findings.push_back(unknown(count + " not tried, because others have taken too long"));
+    findings.push_back(unknown(count + " not tried, because " +
+                               (is_stuck ? "a GPU does not come to an end" : "there was no time left")));
     findings.back().check = kName;
   }
   return findings;

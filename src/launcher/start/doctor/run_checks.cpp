@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <csignal>
 #include <exception>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/exit_status.h"
@@ -55,7 +57,8 @@ Running start(const Check& check, const Node& node) {
   if (running.pid == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     // A job beside it must not pay if the memory of the node does not suffice.
-    write_file("/proc/self/oom_score_adj", "1000");
+    const base::UniqueFd score(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
+    if (score) write_all(score.get(), "1000", std::chrono::milliseconds(0));
     // A process that hangs in the kernel cannot be killed. It must not keep the reader of the doctor's output waiting.
     for (int fd = 0; fd < 3; ++fd) ::dup2(::open("/dev/null", O_RDWR | O_CLOEXEC), fd);
     ::close_range(3, static_cast<unsigned>(input.get()) - 1, 0);
@@ -96,21 +99,36 @@ void read_until(std::vector<Running>& all, Clock::time_point end) {
   }
 }
 
-Findings findings_of(Running& running, std::chrono::milliseconds limit) {
+// Kills the process if it has not ended by `end`. Returns how it ended, or std::nullopt if it hangs in the kernel,
+// where it cannot be killed, so that nothing should wait for it.
+std::optional<base::ExitStatus> end_of(const Running& running, Clock::time_point end) {
+  constexpr std::chrono::milliseconds kUntilKilled{200};
+  constexpr std::chrono::milliseconds kPause{2};
+  int status = 0;
+  const auto ends_until = [&](Clock::time_point latest) {
+    pid_t ended = 0;
+    while ((ended = ::waitpid(running.pid, &status, WNOHANG)) == 0 && Clock::now() < latest)
+      std::this_thread::sleep_for(kPause);
+    return ended == running.pid;
+  };
+  if (running.has_ended && ends_until(end)) return base::ExitStatus::from_wait(status);
+  ::kill(running.pid, SIGKILL);
+  if (ends_until(Clock::now() + kUntilKilled)) return base::ExitStatus::from_wait(status);
+  return std::nullopt;
+}
+
+Findings findings_of(Running& running, std::chrono::milliseconds limit, Clock::time_point end) {
   if (running.pid <= 0) return {unknown("no process could be started for it")};
+  const auto status = end_of(running, end);
+  if (running.says_too_much) return {unknown("the check says too much to be shown")};
+  // An answer counts even if its process does not end, because a driver does not release it.
+  if (auto read = read_findings(running.text)) return *read;
   if (!running.has_ended) {
-    // A process that hangs in the kernel does not end by this, so nothing waits for it.
-    ::kill(running.pid, SIGKILL);
-    ::waitpid(running.pid, nullptr, WNOHANG);
     return {{"", running.check->if_it_hangs,
              "no answer within " + base::human_duration(limit) + ". A driver or a file system may hang",
              "cat /proc/" + std::to_string(running.pid) + "/stack, and dmesg | tail, as root"}};
   }
-  int status = 0;
-  base::uninterrupted([&] { return ::waitpid(running.pid, &status, 0); });
-  if (running.says_too_much) return {unknown("the check says too much to be shown")};
-  if (auto read = read_findings(running.text)) return *read;
-  return {unknown("the check itself ended early: " + base::ExitStatus::from_wait(status).describe())};
+  return {unknown("the check itself ended early: " + (status ? status->describe() : "it hangs in the kernel"))};
 }
 
 }  // namespace
@@ -122,7 +140,7 @@ Findings run_checks(std::span<const Check> checks, const Node& node, std::chrono
   read_until(all, end);
   Findings findings;
   for (Running& running : all) {
-    for (Finding& finding : findings_of(running, limit)) {
+    for (Finding& finding : findings_of(running, limit, end)) {
       finding.check = running.check->name;
       findings.push_back(std::move(finding));
     }

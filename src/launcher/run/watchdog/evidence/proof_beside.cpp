@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <exception>
 #include <filesystem>
 #include <string_view>
@@ -21,6 +22,8 @@ namespace ddp::launcher {
 namespace fs = std::filesystem;
 
 namespace {
+
+constexpr std::chrono::seconds kLimit{75};  // the doctor itself needs less
 
 doctor::Finding not_proved(const std::string& why) {
   doctor::Finding finding = doctor::unknown(why, "ddplaunch doctor --deep when the job has ended");
@@ -63,7 +66,7 @@ bool use_gpus(std::span<const pid_t> processes, const std::string& proc) {
 
 void ProofBeside::end() {
   run_.reset();
-  is_running_ = false;
+  limit_.reset();
 }
 
 void ProofBeside::start(const LaunchPlan& plan, Done done) {
@@ -76,13 +79,17 @@ void ProofBeside::start(const LaunchPlan& plan, Done done) {
     environment.insert(environment.begin(), std::string(wire::env::kCudaVisibleDevices) + "=" + base::join(gpus, ","));
   const std::vector<std::string> arguments = {"doctor", "--node", "--deep", "--json"};
   const auto ended = [this, done](const std::string& output) {
-    is_running_ = false;
+    limit_.reset();
     done(findings_in(output));
   };
   run_ = std::make_unique<ToolRun>(loop_, our_program("ddplaunch"), arguments, ended, base::UniqueFd(),
                                    std::move(environment));
-  is_running_ = !run_->has_failed();
-  if (!is_running_) done(findings_in(""));
+  if (run_->has_failed()) return done(findings_in(""));
+  limit_ = loop_.at(std::chrono::steady_clock::now() + kLimit, [this, done] {
+    const Done tell = done;  // end() destroys this function
+    end();
+    tell({not_proved("the doctor does not answer")});
+  });
 }
 
 }  // namespace ddp::launcher

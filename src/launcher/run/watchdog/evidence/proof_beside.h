@@ -23,19 +23,19 @@ class ProofBeside {
 
   explicit ProofBeside(net::EventLoop& loop) : loop_(loop) {}
 
-  // Calls `done` once, after 70 s at most, with what the checks of the doctor have found. Does nothing after the first
+  // Calls `done` once, after 75 s at most, with what the checks of the doctor have found. Does nothing after the first
   // call. Tries the GPUs that the plan gives to the workers. Proves nothing, and a finding says so, if too little of
   // their memory is free, or if their programs share one context (MPS), which an error would end.
   void start(const LaunchPlan& plan, Done done);
-  bool is_running() const { return is_running_; }
+  bool is_running() const { return limit_ != nullptr; }
   // Kills the proof if it is not over. `done` is not called any more.
   void end();
 
  private:
   net::EventLoop& loop_;
   bool has_started_ = false;
-  bool is_running_ = false;
   std::unique_ptr<ToolRun> run_;
+  std::unique_ptr<net::Watch> limit_;  // set as long as it runs
 };
 
 // Returns whether one of these processes below `proc` ("/proc" except in tests) has a device file of a GPU open.

@@ -129,7 +129,8 @@ TEST_CASE("each node shows its proof of peer access on request") {
   exchange.on_proof = [&](const Shown& shown) { seen.push_back(shown.host + ": " + shown.text); };
   exchange.ask_for_evidence(wire::Subject::stacks);
   exchange.ask_for_proof();
-  CHECK(nodes.asked == std::vector{wire::Subject::stacks, wire::Subject::proof});
+  exchange.end_proof();
+  CHECK(nodes.asked == std::vector{wire::Subject::stacks, wire::Subject::proof, wire::Subject::no_proof});
   exchange.shown({7, "b", 0s, wire::Subject::proof, "[]"});
   CHECK(seen == std::vector<std::string>{"b: []"});
   exchange.show_proof("[1]");

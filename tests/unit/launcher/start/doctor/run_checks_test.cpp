@@ -5,6 +5,7 @@
 #include <csignal>
 #include <stdexcept>
 
+#include "base/file.h"
 #include "support/catch.h"
 
 using namespace ddp::launcher::doctor;
@@ -30,6 +31,15 @@ Findings say_much(const Node&) {
 }
 Findings say_nothing(const Node&) {
   return {};
+}
+
+Findings tell_score(const Node&) {
+  return {ok(ddp::base::read_file("/proc/self/oom_score_adj"))};
+}
+// Answers, and lives on.
+Findings answer_and_hang(const Node& node) {
+  if (::fork() == 0) hang(node);
+  return answer(node);
 }
 
 Finding first_of(const Check& check) {
@@ -76,4 +86,15 @@ TEST_CASE("a check that says more than a mebibyte is cut off, and does not hang"
 TEST_CASE("more findings than a pipe holds arrive whole") {
   const Check check{"much", say_much};
   CHECK(run_checks(std::span(&check, 1), Node{}, 10s).size() == 2000);
+}
+
+TEST_CASE("a check is the first to be killed where the memory of the node does not suffice") {
+  CHECK(first_of({"score", tell_score}).text == "1000\n");
+}
+
+TEST_CASE("an answer counts even if the process does not end") {
+  const Check check = {"slow", answer_and_hang};
+  const Findings findings = run_checks(std::span(&check, 1), Node{}, 300ms);
+  REQUIRE(findings.size() == 2);
+  CHECK(findings[0].text == "workers: 1");
 }
