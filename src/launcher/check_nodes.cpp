@@ -51,10 +51,6 @@ Options options_of_check(const Options& job) {
   options.ending_signals = job.ending_signals;
   // The user should know for which nodes this one waits.
   options.log.level = job.subcommand.empty() ? std::max(job.log.level, LogLevel::note) : LogLevel::note;
-  if (job.doctor.this_node) {
-    options.scheduler = "none";  // the other tasks of a step do not matter
-    return options;
-  }
   options.min_nodes = job.min_nodes;
   options.max_nodes = job.max_nodes;
   options.node_rank = job.node_rank;
@@ -184,6 +180,14 @@ void NodeCheck::check_this_node(const DoctorOptions& options, const WorkerCount&
   more.push_back({kFacts, read_facts});
   doctor::Findings findings = doctor::run_checks(more, node, std::min(8s, left));
   const OwnFacts own = take_facts(findings);
+  if (std::ranges::find(findings, doctor::kNoProcess, &doctor::Finding::text) != findings.end()) {
+    doctor::Finding failure = doctor::fail(
+        "no more processes may be started, not even for a check (ulimit -u, or pids.max of the control group)",
+        "the line '* - nproc unlimited' in /etc/security/limits.d/processes.conf, and a new login. In a "
+        "container: docker run --pids-limit=-1");
+    failure.check = "processes";
+    findings.insert(findings.begin(), std::move(failure));
+  }
   // The proof uses memory of the GPUs, so it comes behind what looks at that.
   if (options.deep) {
     const doctor::Findings proved = doctor::run_checks(doctor::all_checks(true).subspan(quick.size()), node, 60s);

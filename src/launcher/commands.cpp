@@ -175,13 +175,19 @@ int end_as(const base::ExitStatus& end, const Controller* controller) {
   return controller == nullptr ? exit_as(end) : end.shell_code();
 }
 
+std::string remedy_of(const StartFailure& failure, const std::string& program) {
+  if (failure.exit_code == base::kExitNotFound) return "command -v " + program + ", or ls -l " + program;
+  if (failure.exit_code == base::kExitNotExecutable) return "chmod +x " + program;
+  return "ddplaunch --help. ddplaunch --dry-run, with the same options, starts nothing";
+}
+
 // Returns the check of the program, if there is one: could it be started?
 std::vector<doctor::Check> check_of_program(const Options& options, const std::string& invoked_as,
                                             const std::vector<std::string>& environment) {
   if (options.command.empty()) return {};
   const auto check = [=](const doctor::Node&) -> doctor::Findings {
     const auto plan = plan_of(options, invoked_as, environment, [](const std::string&) {});
-    if (!plan) return {doctor::fail(plan.error().message, "ddplaunch --dry-run, with the same options")};
+    if (!plan) return {doctor::fail(plan.error().message, remedy_of(plan.error(), options.command.front()))};
     return {doctor::ok(plan.value().program + ", " + base::counted(plan.value().workers, "worker"))};
   };
   return {{"program", check}};
@@ -366,6 +372,20 @@ int start_here(Options options, const std::string& invoked_as, const std::vector
   return end_as(end.status, controller);
 }
 
+// Returns the options of a job on this node alone.
+Options without_other_nodes(Options options) {
+  options.min_nodes = options.max_nodes = 1;
+  options.node_rank.reset();
+  options.hosts.clear();
+  options.host_file.clear();
+  options.scheduler = "none";
+  options.rdzv_backend.reset();
+  options.rdzv_endpoint.clear();
+  options.master_addr.clear();
+  options.master_port.reset();
+  return options;
+}
+
 int run(int argc, const char* const* argv, const Controller* controller);
 
 // A launcher on another node has started this one over ssh, and sends a launch request.
@@ -429,6 +449,7 @@ int run(int argc, const char* const* argv, const Controller* controller) {
   if (std::holds_alternative<OnHost>(parsed)) return run_on_host();
   auto options = std::get<Options>(parsed);
   options.command_line.assign(argv, argv + argc);
+  if (options.doctor.this_node) options = without_other_nodes(std::move(options));
   return options.over_ssh() ? start_on_hosts(options, environment)
                             : start_here(options, argv[0], environment, controller);
 }

@@ -32,6 +32,7 @@ std::span<const Check> all_checks(bool is_deep) {
       {"nccl", check_nccl},
       {"variables", check_variables},
       {"diagnosis", check_diagnosis},
+      {"temporary", check_temporary, Grade::warn},
       {"checkpoints", check_checkpoints, Grade::warn},
       {"peer-writes", check_peer_writes, Grade::fail},
   };

@@ -59,6 +59,7 @@ Findings check_nccl(const Node& node);
 std::optional<int> nccl_number(const Node& node);
 Findings check_variables(const Node& node);
 Findings check_diagnosis(const Node& node);
+Findings check_temporary(const Node& node);
 Findings check_checkpoints(const Node& node);
 
 }  // namespace ddp::launcher::doctor

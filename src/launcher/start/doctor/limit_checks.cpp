@@ -15,6 +15,7 @@ constexpr std::uint64_t kThreadsPerWorker = 128;
 // NCCL opens some connections for each channel and peer.
 constexpr int kPortsPerWorker = 64;
 constexpr int kFewPorts = 1000;
+constexpr std::uint64_t kSmallStack = 1 << 20;  // Python and NCCL are made for 8 MiB
 constexpr const char* kMoreFiles =
     "the line '* - nofile 1048576' in /etc/security/limits.d/files.conf, and a new login. In a container: docker run "
     "--ulimit nofile=1048576";
@@ -88,6 +89,10 @@ Findings check_locked_memory(const Node& node) {
 }
 
 Findings check_stack(const Node& node) {
+  if (node.limits.stack < kSmallStack) {
+    return {
+        warn("a thread's stack has only " + base::human_bytes(node.limits.stack) + " (ulimit -s)", "ulimit -s 8192")};
+  }
   if (node.limits.stack != ResourceLimits::kUnlimited)
     return {ok("a thread's stack has " + base::human_bytes(node.limits.stack))};
   constexpr int kRepaired = 22800;

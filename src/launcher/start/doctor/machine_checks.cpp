@@ -1,7 +1,14 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <set>
 
 #include "base/text.h"
+#include "base/unique_fd.h"
 #include "launcher/start/doctor/checks.h"
 #include "launcher/start/facts/memory_room.h"
 
@@ -14,6 +21,15 @@ constexpr std::uint64_t kTooLittleMemory = 128 * kMiB;
 // Docker's default. NCCL takes 4 MiB for a channel and a peer, and a loader puts its batches there.
 constexpr std::uint64_t kSmallSharedMemory = 64 * kMiB;
 constexpr std::uint64_t kSharedMemoryPerWorker = 64 * kMiB;
+
+// Returns errno, or 0.
+int error_of_creating_in(const std::string& folder) {
+  std::string file = folder + "/.ddplaunch_doctor.XXXXXX";
+  const base::UniqueFd fd(::mkostemp(file.data(), O_CLOEXEC));
+  if (!fd) return errno;
+  ::unlink(file.c_str());
+  return 0;
+}
 
 std::string per_worker(const Node& node, const std::string& amount) {
   return amount + " for " + base::counted(node.workers, "worker");
@@ -49,6 +65,10 @@ Findings check_shared_memory(const Node& node) {
       "docker run --shm-size=8g or --ipc=host. In Kubernetes: an emptyDir with medium: Memory at /dev/shm";
   if (!node.exists("/dev/shm"))
     return {fail("there is no /dev/shm, which NCCL, Gloo and data loaders use", "mount -t tmpfs tmpfs /dev/shm")};
+  if (const int error = error_of_creating_in(node.root + "/dev/shm"); error != 0) {
+    return {fail(std::string("no file can be created in /dev/shm: ") + std::strerror(error),
+                 error == EROFS ? "mount -o remount,rw /dev/shm" : "chmod 1777 /dev/shm, and ls -ld /dev/shm")};
+  }
   const auto files = node.file_system("/dev/shm");
   if (!files) return {unknown("the size of /dev/shm cannot be read")};
   const std::string text = per_worker(

@@ -93,25 +93,45 @@ bool has_tool(const Node& node, const std::string& name) {
   return std::ranges::any_of(folders, [&](const std::string& folder) { return node.exists(folder + "/" + name); });
 }
 
-std::string error_text() {
-  return std::strerror(errno);
+struct SaveFailure {
+  std::string text;
+  int error = 0;  // errno
+};
+SaveFailure failure_of(const std::string& step) {
+  return {step + ": " + std::strerror(errno), errno};
+}
+
+std::string remedy_of(int error, const std::string& folder) {
+  switch (error) {
+    case ENOENT:
+      return "mkdir -p " + folder;
+    case EROFS:
+      return "findmnt -T " + folder + " shows the file system, which is read-only";
+    case EACCES:
+    case EPERM:
+      return "ls -ld " + folder + " shows who may write to it";
+    case EFBIG:
+      return "ulimit -f unlimited";
+    default:
+      return "df -h " + folder + ", ls -ld " + folder + ", quota -s";
+  }
 }
 
 // Writes a file, flushes it and gives it its name, as a checkpoint does. Returns why that failed.
-std::optional<std::string> failure_to_save(const std::string& folder) {
+std::optional<SaveFailure> failure_to_save(const std::string& folder) {
   // Other nodes may do the same in a shared folder.
   std::string part = folder + "/.ddplaunch_doctor.XXXXXX";
   const base::UniqueFd fd(::mkostemp(part.data(), O_CLOEXEC));
-  if (fd.get() < 0) return "cannot create a file: " + error_text();
+  if (fd.get() < 0) return failure_of("cannot create a file");
   const std::string file = part + ".renamed";
-  std::optional<std::string> failure;
+  std::optional<SaveFailure> failure;
   const std::string data(1 << 20, 'd');
   if (!write_all(fd.get(), data, kNoPatience)) {
-    failure = "cannot write 1 MiB: " + error_text();
+    failure = failure_of("cannot write 1 MiB");
   } else if (::fsync(fd.get()) != 0) {
-    failure = "cannot flush a file (fsync): " + error_text();
+    failure = failure_of("cannot flush a file (fsync)");
   } else if (std::rename(part.c_str(), file.c_str()) != 0) {
-    failure = "cannot rename a file: " + error_text();
+    failure = failure_of("cannot rename a file");
   }
   ::unlink(part.c_str());
   ::unlink(file.c_str());
@@ -160,11 +180,23 @@ Findings check_diagnosis(const Node& node) {
   return {ok("a report of a hang shows more with " + base::join(lacks, " and "))};
 }
 
+// The launcher has a directory of its own there, and so have many programs.
+Findings check_temporary(const Node& node) {
+  const std::string variable = node.variable("TMPDIR");
+  const std::string folder = variable.empty() ? "/tmp" : variable;
+  const std::string name = variable.empty() ? folder : folder + " (TMPDIR)";
+  if (const auto failure = failure_to_save(node.root + folder)) {
+    const std::string remedy = remedy_of(failure->error, folder);
+    return {fail(name + ": " + failure->text, variable.empty() ? remedy : "unset TMPDIR, or " + remedy)};
+  }
+  return {ok("files can be written to " + name)};
+}
+
 Findings check_checkpoints(const Node& node) {
   if (node.folder.empty()) return {};
-  const std::string remedy = "df -h " + node.folder + ", ls -ld " + node.folder + ", quota -s";
+  const std::string remedy = remedy_of(ENOSPC, node.folder);
   if (const auto failure = failure_to_save(node.root + node.folder))
-    return {fail(node.folder + ": " + *failure, remedy)};
+    return {fail(node.folder + ": " + failure->text, remedy_of(failure->error, node.folder))};
   const auto files = node.file_system(node.folder);
   if (!files) return {unknown("the free space of " + node.folder + " cannot be read")};
   const std::string text = node.folder + " has " + base::human_bytes(files->free_bytes) + " free";

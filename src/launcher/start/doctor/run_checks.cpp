@@ -118,7 +118,7 @@ std::optional<base::ExitStatus> end_of(const Running& running, Clock::time_point
 }
 
 Findings findings_of(Running& running, std::chrono::milliseconds limit, Clock::time_point end) {
-  if (running.pid <= 0) return {unknown("no process could be started for it")};
+  if (running.pid <= 0) return {unknown(kNoProcess)};
   const auto status = end_of(running, end);
   if (running.says_too_much) return {unknown("the check says too much to be shown")};
   // An answer counts even if its process does not end, because a driver does not release it.

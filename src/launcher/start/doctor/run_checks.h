@@ -9,6 +9,9 @@
 
 namespace ddp::launcher::doctor {
 
+// What is found if no process can be started for a check.
+inline constexpr const char* kNoProcess = "no process could be started for it";
+
 // Returns the findings in the order of `checks`, after at most `limit`. The calling process must have one thread.
 Findings run_checks(std::span<const Check> checks, const Node& node, std::chrono::milliseconds limit);
 

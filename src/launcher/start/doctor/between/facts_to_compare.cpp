@@ -17,10 +17,11 @@ namespace {
 
 // Communication libraries read these, so all nodes need the same ones.
 constexpr std::string_view kCompared[] = {"NCCL_", "GLOO_", "TORCH_NCCL_", "UCX_", "FI_"};
-// These name devices of one node, or files.
+// These name devices of one node or files, or say what is logged.
 constexpr std::string_view kOwn[] = {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_IB_HCA",   "NCCL_HOSTID",
                                      "NCCL_TOPO_FILE",     "UCX_NET_DEVICES",    "UCX_TLS",       "FI_TCP_IFACE",
-                                     "FI_VERBS_IFACE",     "NCCL_CONF_FILE",     "NCCL_RAS_ADDR", "NCCL_DEBUG_FILE"};
+                                     "FI_VERBS_IFACE",     "NCCL_CONF_FILE",     "NCCL_RAS_ADDR", "NCCL_DEBUG_FILE",
+                                     "NCCL_DEBUG",         "NCCL_DEBUG_SUBSYS"};
 
 std::string gpus_of(const Node& node) {
   std::map<std::string, int> models;

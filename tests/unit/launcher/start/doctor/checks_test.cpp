@@ -64,6 +64,7 @@ const Trouble kTroubles[] = {
      "locked-memory", Grade::warn, "8 MiB"},
     {"a stack without a limit", [](Machine& m) { m.node.limits.stack = ResourceLimits::kUnlimited; }, "stack",
      Grade::warn, "NCCL before 2.28"},
+    {"a small stack", [](Machine& m) { m.node.limits.stack = 64 << 10; }, "stack", Grade::warn, "only 64 KiB"},
     {"few ports", [](Machine& m) { m.files["/proc/sys/net/ipv4/ip_local_port_range"] = "60900\t60999\n"; }, "ports",
      Grade::warn, "100 ports"},
     {"little memory is free", [](Machine& m) { m.files["/proc/meminfo"] = "MemAvailable: 1000000 kB\n"; }, "memory",
@@ -85,6 +86,12 @@ const Trouble kTroubles[] = {
      },
      "shared-memory", Grade::warn, "have ended may fill it"},
     {"no /dev/shm", [](Machine& m) { m.remove("/dev/shm"); }, "shared-memory", Grade::fail, "no /dev/shm"},
+    {"a /dev/shm that cannot be written",
+     [](Machine& m) {
+       m.remove("/dev/shm");
+       m.files["/dev/shm"] = "";
+     },
+     "shared-memory", Grade::fail, "no file can be created in /dev/shm: Not a directory"},
     {"a CPU quota below the number of workers",
      [](Machine& m) { m.files["/sys/fs/cgroup/user.slice/cpu.max"] = "100000 100000\n"; }, "cpus", Grade::warn,
      "quota"},
@@ -255,6 +262,8 @@ const Trouble kTroubles[] = {
      "OMP_NUM_THREADS=64"},
     {"stacks cannot be read", [](Machine& m) { m.files["/proc/sys/kernel/yama/ptrace_scope"] = "3\n"; }, "diagnosis",
      Grade::warn, "ptrace_scope=3"},
+    {"no folder for temporary files", [](Machine& m) { m.set("TMPDIR", "/missing"); }, "temporary", Grade::fail,
+     "/missing (TMPDIR): cannot create a file: No such file"},
     {"checkpoints cannot be written", [](Machine& m) { m.node.folder = "/missing"; }, "checkpoints", Grade::fail,
      "No such file"},
 };

@@ -66,6 +66,7 @@ inline Machine plain_machine() {
       {"/sys/class/net/eth0/mtu", "1500\n"},
       {"/etc/hosts", "127.0.0.1 localhost\n10.0.0.7 node-7\n"},
       {"/dev/shm/.made", ""},
+      {"/tmp/.made", ""},
       {"/usr/bin/py-spy", ""},
       {"/usr/bin/gdb", ""},
   };
