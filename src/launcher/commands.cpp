@@ -211,8 +211,14 @@ int run_doctor(const Options& options, const std::string& invoked_as, const std:
     Log log_of_check(with_color(check.value().job().log, options.color, environment));
     auto met = check.value().meet_others(log_of_check, link_of(controller));
     if (!met) {
+      doctor::Finding failure =
+          doctor::fail("the nodes could not be checked together: the messages of ddplaunch say why",
+                       "ddplaunch doctor --node on each node, and the same options on all of them");
+      failure.check = "answers";
+      result.job.findings.front().findings.push_back(std::move(failure));
       print(options.doctor.json ? report_json(result, doctor::kExitFail) : report_text(result));
-      return end_as(met.error().status, controller);
+      const base::ExitStatus& end = met.error().status;
+      return end.was_killed() ? end_as(end, controller) : doctor::kExitFail;
     }
     result = std::move(met).value();
   }
