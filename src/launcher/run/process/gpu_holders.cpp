@@ -33,6 +33,15 @@ void add_names(GpuUser& user) {
 
 }  // namespace
 
+bool has_open_file(const std::string& folder, const std::function<bool(const std::string& file)>& is_it,
+                   std::error_code& error) {
+  std::error_code ignored;
+  for (fs::directory_iterator files(folder + "/fd", error); !error && files != end(files); files.increment(error)) {
+    if (is_it(fs::read_symlink(files->path(), ignored).string())) return true;
+  }
+  return false;
+}
+
 OpenFileSearch find_processes_with(const std::string& file, const std::string& proc, Clock::time_point deadline) {
   OpenFileSearch search;
   std::error_code ignored;
@@ -44,11 +53,9 @@ OpenFileSearch find_processes_with(const std::string& file, const std::string& p
       break;
     }
     std::error_code error;
-    const fs::directory_iterator files(process.path() / "fd", error);
+    const bool has_it = has_open_file(
+        process.path().string(), [&](const std::string& one) { return one == file; }, error);
     if (error == std::errc::permission_denied) search.is_partial = true;
-    const bool has_it = std::any_of(begin(files), end(files), [&](const fs::directory_entry& one) {
-      return fs::read_symlink(one.path(), ignored) == file;
-    });
     if (has_it) search.pids.push_back(static_cast<pid_t>(*pid));
   }
   std::ranges::sort(search.pids);

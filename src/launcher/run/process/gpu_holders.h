@@ -4,8 +4,10 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "launcher/run/process/gpu_counters.h"
@@ -45,6 +47,11 @@ struct OpenFileSearch {
   std::vector<pid_t> pids;
   bool is_partial = false;  // some processes could not be examined, or the time was over
 };
+
+// Returns whether the process with this folder ("/proc/PID") has an open file for which `is_it` holds. The error is that
+// of reading the folder. The process may end meanwhile.
+bool has_open_file(const std::string& folder, const std::function<bool(const std::string& file)>& is_it,
+                   std::error_code& error);
 
 // Searches the processes below `proc` ("/proc" except in tests) for those that have `file` open.
 OpenFileSearch find_processes_with(const std::string& file, const std::string& proc,

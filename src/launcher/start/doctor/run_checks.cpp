@@ -19,7 +19,6 @@
 #include "base/uninterrupted.h"
 #include "base/unique_fd.h"
 #include "launcher/start/log/file_output.h"
-#include "wire/json_fields.h"
 
 namespace ddp::launcher::doctor {
 namespace {

@@ -2,15 +2,16 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
-#include <filesystem>
 #include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
+#include "launcher/run/process/gpu_holders.h"
 #include "launcher/run/process/our_programs.h"
 #include "launcher/start/facts/node_facts.h"
 #include "launcher/start/plan/used_gpu.h"
@@ -18,9 +19,6 @@
 #include "wire/worker_env.h"
 
 namespace ddp::launcher {
-
-namespace fs = std::filesystem;
-
 namespace {
 
 constexpr std::chrono::seconds kLimit{75};  // the doctor itself needs less
@@ -55,13 +53,9 @@ bool use_gpus(std::span<const pid_t> processes, const std::string& proc) {
     return file.size() > kDevice.size() && file.starts_with(kDevice) && file[kDevice.size()] >= '0' &&
            file[kDevice.size()] <= '9';
   };
-  for (const pid_t pid : processes) {
-    std::error_code ignored;
-    for (const fs::directory_entry& entry : fs::directory_iterator(proc + "/" + std::to_string(pid) + "/fd", ignored)) {
-      if (is_gpu(fs::read_symlink(entry.path(), ignored).string())) return true;
-    }
-  }
-  return false;
+  std::error_code ignored;
+  return std::ranges::any_of(
+      processes, [&](pid_t pid) { return has_open_file(proc + "/" + std::to_string(pid), is_gpu, ignored); });
 }
 
 void ProofBeside::end() {
